@@ -1,0 +1,322 @@
+"""The contract between drafting, verification and the target model.
+
+A drafter proposes a :class:`DraftTree`, the target scores it into a :class:`TargetView`, a verifier turns both into a
+:class:`Verdict`. Everything else (KV cache, rollback, EOS, counting, timing) belongs to the connector.
+
+Shapes: ``n`` tree nodes, ``V`` target vocabulary, ``V_d`` drafter vocabulary, ``h`` hidden size, ``T`` tokens of text.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from itertools import zip_longest
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Guarantee = Literal["exact", "distribution", "lossy"]
+
+PAD = -1
+
+
+class Pathway(IntEnum):
+    """How an accepted token got in (SENSE, Eq. 17, plus one kind for every other relaxed rule)."""
+
+    EXACT = 0
+    TOP_K = 1
+    WINDOW = 2
+    RELAXED = 3
+
+
+@dataclass(frozen=True, eq=False)
+class DraftTree:
+    """Candidate continuations of the committed text, merged into one prefix tree.
+
+    Attributes:
+        tokens: int64[n], the token of each node; the committed text itself is no node.
+        parents: int64[n], index of each node's parent, -1 for children of the committed text; parents come first.
+        log_q: float[n] or None, log-probability of each token under the drafter; None means proposed with certainty.
+        q: float[n, V_d] or None, the drafter's distribution at each node's parent.
+        scores: float[n] or None, the higher the more likely a node is accepted; used to fit the node budget.
+
+    Raises:
+        ValueError: if a parent does not come before its child, a token is negative, or lengths differ.
+    """
+
+    tokens: Ints
+    parents: Ints
+    log_q: Floats | None = None
+    q: torch.Tensor | None = None
+    scores: Floats | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.tokens)
+        if len(self.parents) != n:
+            raise ValueError(f"a draft tree needs one parent per token, got {n} tokens and {len(self.parents)} parents")
+        if n and (self.parents.min() < -1 or (self.parents >= np.arange(n)).any()):
+            raise ValueError("in a draft tree every parent must come before its children (-1: the committed text)")
+        if n and self.tokens.min() < 0:
+            raise ValueError(f"a draft tree holds token id {self.tokens.min()}; padding must never be proposed")
+        for name in ("log_q", "q", "scores"):
+            values = getattr(self, name)
+            if values is not None and len(values) != n:
+                raise ValueError(f"a draft tree of {n} nodes needs {n} values in {name}, got {len(values)}")
+
+    @classmethod
+    def empty(cls) -> DraftTree:
+        """Return the tree without nodes."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @classmethod
+    def chain(cls, tokens: Sequence[int] | Ints, log_q: Floats | None = None) -> DraftTree:
+        """Return a tree with one branch that holds `tokens` in order."""
+        ids = np.asarray(tokens, np.int64)
+        return cls(ids, np.arange(-1, len(ids) - 1, dtype=np.int64), log_q=log_q)
+
+    @classmethod
+    def from_candidates(cls, candidates: Sequence[Sequence[int]], weights: Floats | None = None) -> DraftTree:
+        """Merge token sequences into their prefix tree (SENSE, Alg. 3: sort, then longest common prefix).
+
+        No candidate is lost: each one is a path from the root, and the nodes are the distinct non-empty prefixes.
+
+        Args:
+            candidates: any number of token sequences of any lengths.
+            weights: float[len(candidates)] or None; a node scores the total weight of the candidates through it, which
+                makes a parent score at least as much as its child.
+        """
+        rows = list(zip_longest(*candidates, fillvalue=PAD))
+        grid = np.array(rows, np.int64).T if rows else np.empty((len(candidates), 0), np.int64)
+        return cls.from_grid(grid, weights)
+
+    @classmethod
+    def from_grid(cls, grid: Ints, weights: Floats | None = None) -> DraftTree:
+        """As `from_candidates`, for candidates in the rows of int64[N, M], padded at the end with -1."""
+        if not grid.size:
+            return cls.empty()
+        order = np.lexsort(grid.T[::-1])
+        grid = grid[order]
+        real = grid != PAD
+        # Neighbours in sorted order share the longest prefixes, so a cell is new unless the row above agrees up to it.
+        shared = np.zeros(grid.shape, bool)
+        shared[1:] = np.logical_and.accumulate(grid[1:] == grid[:-1], axis=1)
+        new = real & ~shared
+        ids = np.where(new, np.cumsum(new).reshape(grid.shape) - 1, PAD)
+        ids = np.maximum.accumulate(ids, axis=0)
+        above = np.concatenate([np.full((len(grid), 1), PAD), ids[:, :-1]], axis=1)
+        scores = None
+        if weights is not None:
+            spread = np.broadcast_to(np.asarray(weights, float)[order, None], grid.shape)
+            scores = np.bincount(ids[real], weights=spread[real], minlength=int(new.sum()))
+        return cls(grid[new], above[new], scores=scores)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def depths(self) -> Ints:
+        """int64[n], 1 for the children of the committed text."""
+        depths = np.ones(len(self), np.int64)
+        up = self.parents
+        while (alive := up >= 0).any():
+            depths += alive
+            up = np.where(alive, self.parents[up], PAD)
+        return depths
+
+    @cached_property
+    def ancestor_mask(self) -> Bools:
+        """bool[n, n], True where the column's node is the row's node or one of its ancestors."""
+        n = len(self)
+        mask = np.eye(n, dtype=bool)
+        up, rows = self.parents, np.arange(n)
+        while (alive := up >= 0).any():
+            mask[rows[alive], up[alive]] = True
+            up = np.where(alive, self.parents[up], PAD)
+        return mask
+
+    @cached_property
+    def paths(self) -> Ints:
+        """int64[P, L], the node ids of each root-to-leaf path, padded at the end with -1, in order of the leaves."""
+        inner = np.zeros(len(self), bool)
+        inner[self.parents[self.parents >= 0]] = True
+        node = np.flatnonzero(~inner)
+        grid = np.full((len(node), int(self.depths.max(initial=0))), PAD, np.int64)
+        while (alive := node >= 0).any():
+            grid[np.flatnonzero(alive), self.depths[node[alive]] - 1] = node[alive]
+            node = np.where(alive, self.parents[node], PAD)
+        return grid
+
+    @cached_property
+    def rows(self) -> Ints:
+        """int64[n], the row of a `TargetView` that judges each node: the row of its parent."""
+        return self.parents + 1
+
+    @cached_property
+    def is_chain(self) -> bool:
+        """Whether the tree has a single branch."""
+        return bool((self.parents == np.arange(-1, len(self) - 1)).all())
+
+    def path_to(self, node: int) -> Ints:
+        """Return the ids of the nodes from the root down to `node`."""
+        return np.flatnonzero(self.ancestor_mask[node])
+
+    def keep(self, chosen: Bools) -> DraftTree:
+        """Return the tree of the nodes that are chosen together with all their ancestors, in the same order.
+
+        Args:
+            chosen: bool[n].
+        """
+        if chosen.all():
+            return self
+        chosen = ~(self.ancestor_mask & ~chosen).any(1)
+        renumber = np.cumsum(chosen) - 1
+        parents = self.parents[chosen]
+        return DraftTree(
+            self.tokens[chosen],
+            np.where(parents >= 0, renumber[parents], PAD),
+            log_q=None if self.log_q is None else self.log_q[chosen],
+            q=None if self.q is None else self.q[torch.from_numpy(chosen)],
+            scores=None if self.scores is None else self.scores[chosen],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TargetView:
+    """What the target says about a tree: row 0 after the committed text, row i+1 after node i.
+
+    Node i is judged by the row of its parent, ``tree.rows[i]``. The view of a prefill has one logits row, after the last
+    token, and one hidden row for every token of the prompt.
+
+    Attributes:
+        logits: [n+1, V], before any softmax, in the target's dtype.
+        hidden: [n+1, h], final hidden states after the last norm (the input of the output embedding).
+        features: [n+1, 3h] or None, concatenated hidden states of inner layers, for drafters that need them.
+    """
+
+    logits: torch.Tensor
+    hidden: torch.Tensor
+    features: torch.Tensor | None = None
+
+    def select(self, rows: Ints) -> TargetView:
+        """Return the view of some rows only."""
+        index = torch.from_numpy(rows).to(self.logits.device)
+        features = None if self.features is None else self.features[index]
+        return TargetView(self.logits[index], self.hidden[index], features)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What a verifier accepts of a tree.
+
+    Attributes:
+        path: int64[l], accepted node ids from the root down; may be empty only if the tree is.
+        pathways: uint8[l], a :class:`Pathway` for each accepted node.
+        residual: float[V] or None, the distribution from which the connector draws the next pending token; None means
+            the target's own distribution after the path.
+    """
+
+    path: Ints
+    pathways: NDArray[np.uint8]
+    residual: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What a drafter may look at when it proposes.
+
+    Attributes:
+        tokens: int64[T+1], prompt and output so far, and at the end the pending token: the target's own next choice,
+            which every pass commits at the least. Read-only view, valid until the drafter returns.
+        logits: [V], the target's logits after the committed text (they chose the pending token).
+        hidden: [h], the hidden state that produced them.
+        budget: the most tokens that can still be committed; deeper nodes are cut.
+    """
+
+    tokens: Ints
+    logits: torch.Tensor
+    hidden: torch.Tensor
+    budget: int
+
+    @property
+    def pending(self) -> int:
+        """The target's own next token."""
+        return int(self.tokens[-1])
+
+
+class Drafter(ABC):
+    """Proposes continuations of the committed text. One instance serves one sequence at a time."""
+
+    def start(self, prompt: Ints, view: TargetView) -> None:  # noqa: B027 - optional hook
+        """Begin a sequence: int64[T] prompt ids and the view of their prefill (hidden is [T, h])."""
+
+    @abstractmethod
+    def propose(self, context: Context) -> DraftTree:
+        """Return a tree over the committed text; level 1 competes with the pending token for the same position."""
+
+    def observe(self, committed: Ints, view: TargetView) -> None:  # noqa: B027 - optional hook
+        """Learn what a pass committed: int64[c] tokens, and a view of c+1 rows (row 0 before, row i+1 after token i)."""
+
+    def finish(self) -> None:  # noqa: B027 - optional hook
+        """End the sequence and drop what belongs to it."""
+
+
+class Verifier(ABC):
+    """Decides which nodes of a tree are accepted.
+
+    Attributes:
+        guarantee: "exact" (output identical to greedy), "distribution" (law of the output identical to sampling) or
+            "lossy".
+        needs: what a verifier cannot work without, out of {"q", "hidden", "lookahead"}.
+    """
+
+    guarantee: ClassVar[Guarantee]
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    @abstractmethod
+    def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
+        """Return the accepted path of a non-empty tree."""
+
+    def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
+        """Return bool[k]: which of int64[k] level-1 tokens could be accepted, given the [V] logits before them.
+
+        Level-1 nodes are judged by logits that are known before the forward, so those that cannot win are cut first. The
+        default keeps the target's own choice only, which is right for every exact verifier.
+        """
+        return tokens == int(logits.argmax())
+
+
+class Target(ABC):
+    """The model whose output is to be produced; the only holder of its KV cache.
+
+    Attributes:
+        vocab_size: number of ids that may be fed (rows of the input embedding).
+        eos_ids: ids that end a text; may be empty.
+        max_positions: most positions the model takes, None if unlimited.
+    """
+
+    vocab_size: int
+    eos_ids: frozenset[int]
+    max_positions: int | None
+
+    @abstractmethod
+    def prefill(self, ids: Ints) -> TargetView:
+        """Forget everything, read int64[T] ids and return their view (logits [1, V], hidden [T, h])."""
+
+    @abstractmethod
+    def verify(self, tree: DraftTree) -> TargetView:
+        """Score a non-empty tree in one forward; nothing is committed yet."""
+
+    @abstractmethod
+    def commit(self, path: Ints) -> None:
+        """Make the nodes of a root path of the last verified tree part of the text, drop all others."""
+
+    def synchronize(self) -> None:  # noqa: B027 - nothing to wait for on a CPU
+        """Wait until the device has done its work, so that a clock read means something."""

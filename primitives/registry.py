@@ -1,0 +1,98 @@
+"""Names of primitives: registry name = file name = config name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Generic, TypeVar
+
+from primitives.contract import Drafter, Verifier
+
+T = TypeVar("T")
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """Return the end of an error sentence: the nearest allowed name, if any is near, and all allowed ones."""
+    names = sorted(allowed)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    return f"{hint}Allowed: {', '.join(names)}"
+
+
+class Registry(Generic[T]):
+    """Primitives of one kind, found by name.
+
+    The modules of `package` are imported on the first look-up, so that a new primitive is one new file.
+
+    Args:
+        kind: what the errors call an entry ("drafter").
+        package: dotted name of the package whose modules register themselves.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self.package = package
+        self._classes: dict[str, type[T]] = {}
+        self._loaded = False
+
+    def register(self, name: str) -> Callable[[type[T]], type[T]]:
+        """Return a class decorator that enters the class as `name`; ValueError if the name is taken."""
+
+        def enter(cls: type[T]) -> type[T]:
+            if name in self._classes:
+                other = self._classes[name]
+                raise ValueError(
+                    f"{self.kind} '{name}' is registered twice: by {other.__module__} and by {cls.__module__}"
+                )
+            self._classes[name] = cls
+            return cls
+
+        return enter
+
+    def names(self) -> list[str]:
+        """Return all names in alphabetical order."""
+        self._load()
+        return sorted(self._classes)
+
+    def get(self, name: str) -> type[T]:
+        """Return the class entered as `name`; ValueError names the nearest one if there is none."""
+        self._load()
+        if name not in self._classes:
+            raise ValueError(f"unknown {self.kind} '{name}': {nearest(name, self._classes)}")
+        return self._classes[name]
+
+    def build(self, name: str, knobs: Mapping[str, Any], resources: Mapping[str, Any]) -> T:
+        """Return an instance of `name` made with its knobs and with those resources that its constructor names.
+
+        Args:
+            name: registry name.
+            knobs: values from the configuration; each must be a parameter of the constructor.
+            resources: what the house can provide ("store", "eos_ids", ...); only what is asked for is passed on.
+
+        Raises:
+            ValueError: an unknown name or knob, a value that the primitive refuses, or a needed resource that is missing.
+        """
+        cls = self.get(name)
+        parameters = inspect.signature(cls).parameters
+        for knob in knobs:
+            if knob not in parameters or knob in resources:
+                allowed = [p for p in parameters if p not in resources]
+                raise ValueError(f"{self.kind} '{name}' has no setting '{knob}': {nearest(knob, allowed)}")
+        return cls(**knobs, **{key: value for key, value in resources.items() if key in parameters})
+
+    def asks_for(self, name: str, resource: str) -> bool:
+        """Return whether the constructor of `name` takes the resource."""
+        return resource in inspect.signature(self.get(name)).parameters
+
+    def _load(self) -> None:
+        if not self._loaded:
+            self._loaded = True
+            for module in iter_modules(import_module(self.package).__path__):
+                import_module(f"{self.package}.{module.name}")
+
+
+DRAFTERS: Registry[Drafter] = Registry("drafter", "primitives.drafting")
+VERIFIERS: Registry[Verifier] = Registry("verifier", "primitives.verification")
