@@ -1,0 +1,1 @@
+"""Adapters over transformers: the only place that knows its caches, masks and positions."""

@@ -1,0 +1,71 @@
+"""Many sequences at once through a stock model, for the offline stages: answers and hidden states of a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from primitives.contract import Ints
+from primitives.models.pooled_cache import PooledCache
+
+
+@torch.inference_mode()
+def greedy_answers(
+    model: PreTrainedModel, prompts: Sequence[Ints], max_new_tokens: int, eos_ids: Iterable[int]
+) -> list[list[int]]:
+    """Return the model's greedy answer to each prompt, up to and with the first EOS.
+
+    Args:
+        model: the model.
+        prompts: int64[T_i] ids, none empty; they are padded on the left to one batch.
+        max_new_tokens: most tokens of an answer.
+        eos_ids: ids that end an answer.
+    """
+    ends = sorted(eos_ids)
+    longest = max(map(len, prompts))
+    ids = np.zeros((len(prompts), longest), np.int64)
+    mask = np.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = prompt
+        mask[row, longest - len(prompt) :] = 1
+    layers = model.config.get_text_config().num_hidden_layers
+    output = model.generate(
+        input_ids=torch.from_numpy(ids).to(model.device),
+        attention_mask=torch.from_numpy(mask).to(model.device),
+        max_new_tokens=max_new_tokens,
+        do_sample=False,
+        temperature=None,
+        top_p=None,
+        top_k=None,
+        eos_token_id=ends or None,
+        pad_token_id=ends[0] if ends else 0,
+        cache=PooledCache(layers, longest + max_new_tokens),
+    )
+    answers = output[:, longest:].tolist()
+    return [_up_to_eos(answer, frozenset(ends)) for answer in answers]
+
+
+@torch.inference_mode()
+def hidden_states(model: PreTrainedModel, sequences: Sequence[Ints]) -> list[NDArray[np.float32]]:
+    """Return the final hidden states float32[T_i, h], after the last norm, of every token of each sequence.
+
+    Sequences of one batch are padded on the right, where a causal model cannot look.
+    """
+    longest = max(map(len, sequences))
+    ids = np.zeros((len(sequences), longest), np.int64)
+    for row, sequence in enumerate(sequences):
+        ids[row, : len(sequence)] = sequence
+    output = model.get_decoder()(input_ids=torch.from_numpy(ids).to(model.device), use_cache=False)
+    hidden = output.last_hidden_state
+    return [hidden[row, : len(sequence)].float().cpu().numpy() for row, sequence in enumerate(sequences)]
+
+
+def _up_to_eos(answer: list[int], ends: frozenset[int]) -> list[int]:
+    for index, token in enumerate(answer):
+        if token in ends:
+            return answer[: index + 1]
+    return answer

@@ -1,0 +1,123 @@
+"""The target adapter: one class over stock transformers for any dense decoder whose cache can be rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from primitives.contract import DraftTree, Ints, Target, TargetView
+from primitives.models.pooled_cache import PooledCache, refuse_uncroppable
+
+
+class CausalLMTarget(Target):
+    """A causal language model, its KV cache, and what it said after the committed text.
+
+    Args:
+        model: any `AutoModelForCausalLM` with full attention in every layer, on its device, in eval mode.
+        eos_ids: ids that end a text; None takes those of the model's generation config.
+
+    Raises:
+        ValueError: if the model's cache cannot be rolled back (sliding window, recurrent or hybrid layers).
+    """
+
+    def __init__(self, model: PreTrainedModel, eos_ids: Iterable[int] | None = None) -> None:
+        config = model.config.get_text_config()
+        refuse_uncroppable(config)
+        self.model = model
+        self.device = model.device
+        self.vocab_size = model.get_input_embeddings().num_embeddings
+        self.eos_ids = frozenset(configured_eos(model) if eos_ids is None else eos_ids)
+        self.max_positions = getattr(config, "max_position_embeddings", None)
+        self.cache = PooledCache(config.num_hidden_layers)
+        self._last: TargetView | None = None
+        self._view: TargetView | None = None
+        self._decoder = model.get_decoder()
+
+    @torch.inference_mode()
+    def prefill(self, ids: Ints) -> TargetView:
+        """Forget everything, read int64[T] ids and return their view (logits [1, V], hidden [T, h])."""
+        self.cache.truncate(0)
+        logits, hidden = self._forward(ids, logits_to_keep=1)
+        view = TargetView(logits, hidden)
+        self._last = TargetView(logits, hidden[-1:])
+        self._view = None
+        return view
+
+    @torch.inference_mode()
+    def verify(self, tree: DraftTree) -> TargetView:
+        """Score a non-empty tree in one forward; nothing is committed yet.
+
+        Raises:
+            RuntimeError: before the first prefill.
+        """
+        if self._last is None:
+            raise RuntimeError("a target must prefill a prompt before it verifies a tree")
+        if self._view is not None:
+            self.cache.truncate(self.cache.length - (len(self._view.logits) - 1))
+        logits, hidden = self._forward(tree.tokens, **self._tree_arguments(tree))
+        self._view = TargetView(torch.cat([self._last.logits, logits]), torch.cat([self._last.hidden, hidden]))
+        return self._view
+
+    def commit(self, path: Ints) -> None:
+        """Make the nodes of a root path of the last verified tree part of the text, drop all others."""
+        if self._view is None:
+            raise RuntimeError("a target must verify a tree before it commits a path of it")
+        start = self.cache.length - (len(self._view.logits) - 1)
+        self.cache.commit(start, torch.from_numpy(start + path).to(self.device))
+        if len(path):
+            row = int(path[-1]) + 1
+            self._last = TargetView(self._view.logits[row : row + 1], self._view.hidden[row : row + 1])
+        self._view = None
+
+    def synchronize(self) -> None:
+        """Wait until the device has done its work."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    @torch.inference_mode()
+    def teacher_forced(self, ids: Ints) -> TargetView:
+        """Return logits and hidden states after every one of int64[T] ids, in a forward of their own without a cache."""
+        logits, hidden = self._forward(ids, cache=None, logits_to_keep=0)
+        return TargetView(logits, hidden)
+
+    def _tree_arguments(self, tree: DraftTree) -> dict[str, Any]:
+        """A chain is a plain causal continuation; a tree needs its own mask and the depths as positions."""
+        if tree.is_chain:
+            return {}
+        past, n = self.cache.length, len(tree)
+        mask = torch.zeros((1, 1, n, past + n), dtype=self.model.dtype, device=self.device)
+        hidden_from = torch.from_numpy(~tree.ancestor_mask).to(self.device)
+        mask[0, 0, :, past:].masked_fill_(hidden_from, torch.finfo(self.model.dtype).min)
+        positions = torch.from_numpy(past + tree.depths - 1).to(self.device)
+        return {"attention_mask": mask, "position_ids": positions[None]}
+
+    def _forward(self, ids: Ints, **arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return logits [rows, V] and final hidden states [n, h] of int64[n] ids behind what the cache holds."""
+        cache = arguments.pop("cache", self.cache)
+        caught: list[torch.Tensor] = []
+        # The hidden state after the last norm is what the decoder hands to the output embedding; catching it there spares
+        # output_hidden_states, which would keep every layer's.
+        handle = self._decoder.register_forward_hook(lambda _m, _i, output: caught.append(output.last_hidden_state))
+        try:
+            output = self.model(
+                input_ids=torch.from_numpy(np.ascontiguousarray(ids)).to(self.device)[None],
+                use_cache=cache is not None,
+                cache=cache,
+                **arguments,
+            )
+        finally:
+            handle.remove()
+        return output.logits[0], caught[0][0]
+
+
+def configured_eos(model: PreTrainedModel) -> list[int]:
+    """Return the ids that end a text by the model's generation config: none, one or several."""
+    generation = getattr(model, "generation_config", None)
+    ids = None if generation is None else generation.eos_token_id
+    if ids is None:
+        return []
+    return [ids] if isinstance(ids, int) else list(ids)

@@ -1,0 +1,178 @@
+"""From the settings of a model to the loaded model, and from a text to its prompt ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from primitives.models import embedded
+from primitives.models.fingerprint import model_fingerprint, tokenizer_fingerprint
+from primitives.models.folder import folder_problem
+from primitives.models.gguf import check_gguf, gguf_cache, gguf_folder
+from primitives.models.hub import ask_hub, cached_folder, hub_folder
+from primitives.models.settings import ModelSettings
+from primitives.models.wording import brief
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A model that is ready to run, and where it came from.
+
+    Attributes:
+        model: in evaluation mode, on its device, without gradients.
+        tokenizer: the model's own.
+        fingerprint: identity of configuration and weights.
+        tokenizer_fingerprint: identity of vocabulary, splitting, special tokens and chat template.
+        source: where it came from, in words.
+        folder: where its files lie.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    fingerprint: str
+    tokenizer_fingerprint: str
+    source: str
+    folder: Path
+
+
+def check_model(settings: ModelSettings, cache_dir: Path) -> None:
+    """Find out in seconds whether a model can be had; nothing is downloaded, converted or loaded.
+
+    Raises:
+        ValueError: it cannot, and what to do.
+    """
+    if settings.path:
+        path = _local(settings.path)
+        if path.is_file() and not gguf_cache(path, cache_dir).is_dir():
+            check_gguf(path)
+    elif not settings.embedded and settings.hub_id and cached_folder(settings.hub_id) is None:
+        ask_hub(settings.hub_id)
+
+
+def model_folder(settings: ModelSettings, cache_dir: Path) -> tuple[Path, str]:
+    """Return the folder that holds a model's files, fetched or converted if need be, and its source in words.
+
+    Raises:
+        ValueError: it cannot be had, and what to do.
+    """
+    if settings.path:
+        path = _local(settings.path)
+        return (path if path.is_dir() else gguf_folder(path, cache_dir)), str(path)
+    if settings.embedded:
+        return embedded.embedded_folder(cache_dir), f"PyPI: {embedded.REQUIREMENT}"
+    if settings.hub_id:
+        return hub_folder(settings.hub_id), f"hub: {settings.hub_id}"
+    raise ValueError(f"model '{settings.name}' has no source: set model.path=<model folder or .gguf file>")
+
+
+def load_model(settings: ModelSettings, device: torch.device, dtype: torch.dtype, cache_dir: Path) -> LoadedModel:
+    """Load a model and its tokenizer.
+
+    Args:
+        settings: which model.
+        device: where it runs.
+        dtype: of its weights and activations.
+        cache_dir: where fetched and converted models are kept.
+
+    Raises:
+        ValueError: it cannot be had, is no causal language model, or lacks weights or a chat template.
+    """
+    folder, source = model_folder(settings, cache_dir)
+    _check_architecture(folder, source)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    if settings.chat_template and tokenizer.chat_template is None:
+        raise ValueError(_no_template(settings.name))
+    model = _load_weights(folder, device, dtype)
+    return LoadedModel(model, tokenizer, model_fingerprint(folder), tokenizer_fingerprint(tokenizer), source, folder)
+
+
+def render_prompt(tokenizer: PreTrainedTokenizerBase, text: str, settings: ModelSettings) -> list[int]:
+    """Return the ids of a prompt: the user's turn of a chat, or the bare text where `chat_template` is off.
+
+    A tokenizer that begins texts with a BOS gets exactly one, whether or not text or template write it too.
+
+    Raises:
+        ValueError: an empty prompt, or a tokenizer without chat template while `chat_template` is on.
+    """
+    if not text.strip():
+        raise ValueError("prompt is empty: give it at least one visible character")
+    if settings.chat_template:
+        if tokenizer.chat_template is None:
+            raise ValueError(_no_template(settings.name))
+        text = str(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": text}],
+                tokenize=False,
+                add_generation_prompt=True,
+                **settings.template_kwargs,
+            )
+        )
+    return _with_one_bos(tokenizer, list(tokenizer(text, add_special_tokens=False).input_ids))
+
+
+def _with_one_bos(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[int]:
+    bos = tokenizer.bos_token_id
+    # The switches that say so differ between tokenizer classes, so it is tried out.
+    if bos is None or tokenizer("a").input_ids[0] != bos:
+        return ids
+    while ids and ids[0] == bos:
+        ids = ids[1:]
+    return [bos, *ids]
+
+
+def _local(path: str) -> Path:
+    """Return an existing model folder or GGUF file."""
+    place = Path(path).expanduser()
+    if place.is_dir():
+        problem = folder_problem(place)
+        if problem is not None:
+            raise ValueError(f"model.path '{path}' {problem}: give a transformers model folder or a .gguf file")
+    elif not place.exists():
+        raise ValueError(f"model.path '{path}' does not exist: give a transformers model folder or a .gguf file")
+    elif place.suffix.lower() != ".gguf":
+        raise ValueError(f"model.path '{path}' is no .gguf file: give a transformers model folder or a .gguf file")
+    return place
+
+
+def _check_architecture(folder: Path, source: str) -> None:
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (ValueError, KeyError, OSError) as error:
+        raise ValueError(f"model from {source} has a config.json that cannot be read ({brief(error)})") from error
+    if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise ValueError(f"model from {source} is of type '{config.model_type}', which is no causal language model")
+
+
+def _load_weights(folder: Path, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder,
+            local_files_only=True,
+            use_safetensors=True,
+            dtype=dtype,
+            device_map={"": device},
+            attn_implementation="sdpa",
+            output_loading_info=True,
+        )
+    except SafetensorError as error:
+        raise ValueError(f"weights in '{folder}' are damaged ({brief(error)}): fetch them again") from error
+    model: PreTrainedModel = loaded[0]
+    missing = loaded[1]["missing_keys"]
+    if missing:
+        # transformers would go on with random numbers in their place.
+        raise ValueError(f"weights in '{folder}' lack {len(missing)} tensors of the model (first: {min(missing)})")
+    model.requires_grad_(False)
+    return model
+
+
+def _no_template(name: str) -> str:
+    return (
+        f"model '{name}' has no chat template: set model.chat_template=false for a base model, "
+        "or choose its chat variant"
+    )

