@@ -1,0 +1,1 @@
+"""Stores that retrieval drafters search."""

@@ -1,0 +1,1 @@
+"""Drafting primitives: each file registers one drafter under its own name."""

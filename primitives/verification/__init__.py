@@ -1,0 +1,1 @@
+"""Verification primitives: each registered file is one verifier under its own name."""
