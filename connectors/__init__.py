@@ -1,0 +1,1 @@
+"""The one decode loop, and the clock and the trace that it writes."""

@@ -1,0 +1,151 @@
+"""The one decode loop: every drafter with every verifier, over one KV cache, with one counter and one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from connectors.clock import Clock
+from connectors.fitting import fit
+from connectors.output import Output
+from connectors.settings import DecodeSettings
+from connectors.trace import Generation, PassRecord, Trace
+from primitives.contract import Context, Drafter, DraftTree, Ints, Target, TargetView, Verdict, Verifier
+
+
+class Connector:
+    """Joins a target, a drafter and a verifier.
+
+    Args:
+        target: the model whose output is produced.
+        drafter: proposes trees.
+        verifier: accepts paths of them.
+        decode: turns output ids into text, special tokens left out.
+        max_nodes: most nodes in one forward, the pending token's included; at least 1.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        drafter: Drafter,
+        verifier: Verifier,
+        decode: Callable[[Sequence[int]], str],
+        max_nodes: int,
+    ) -> None:
+        self.target = target
+        self.drafter = drafter
+        self.verifier = verifier
+        self.decode = decode
+        self.max_nodes = max_nodes
+
+    def generate(self, prompt: Sequence[int] | Ints, settings: DecodeSettings) -> Generation:
+        """Return the target's continuation of `prompt`.
+
+        The pending token, which the target has already chosen, is a node of every tree, so that each pass commits at
+        least one token. When it is EOS, or the last one of the budget, it is emitted without a pass.
+
+        Raises:
+            ValueError: an empty prompt, ids outside the vocabulary, or a prompt that leaves no room for an output.
+        """
+        ids = np.asarray(prompt, np.int64)
+        output = Output(ids, self._budget(ids, settings), self.target.eos_ids, settings.stop, self.decode)
+        rng = torch.Generator().manual_seed(settings.seed)
+        clock, trace = Clock(self.target.synchronize), Trace()
+        view = self.target.prefill(ids)
+        try:
+            self.drafter.start(ids, view)
+            trace.prefill_ms = clock.lap()
+            self._decode(output, TargetView(view.logits[-1:], view.hidden[-1:]), clock, trace, rng)
+        finally:
+            self.drafter.finish()
+        trace.tail_ms = clock.lap()
+        assert output.finish is not None
+        return Generation(output.ids, output.text, output.finish, trace)
+
+    def _decode(self, output: Output, state: TargetView, clock: Clock, trace: Trace, rng: torch.Generator) -> None:
+        """Run passes until the text ends; `state` is the view of one row after the committed text."""
+        pending = int(state.logits[0].argmax())
+        while not output.ends_with(pending):
+            context = Context(output.with_pending(pending), state.logits[0], state.hidden[0], output.remaining)
+            proposal = self.drafter.propose(context)
+            tree = fit(proposal, context, self.verifier, self.max_nodes)
+            draft_ms = clock.lap()
+            view = self.target.verify(tree)
+            verify_ms = clock.lap()
+            verdict = self.verifier.judge(tree, view, rng)
+            judge_ms = clock.lap()
+            path = self._commit(tree, view, verdict, output)
+            state = TargetView(view.logits[_row(path)], view.hidden[_row(path)])
+            pending = _choose(state.logits[0], verdict.residual if len(path) == len(verdict.path) else None, rng)
+            commit_ms = clock.lap()
+            laps = (draft_ms, verify_ms, judge_ms, commit_ms)
+            trace.passes.append(_record(proposal, tree, path, verdict, context.pending, laps))
+            if output.finish:
+                return
+        output.extend(np.array([pending]))
+
+    def _commit(self, tree: DraftTree, view: TargetView, verdict: Verdict, output: Output) -> Ints:
+        """Add the accepted path to text and cache, as far as the text goes; return what was added of it."""
+        if not len(verdict.path):
+            raise RuntimeError(
+                f"{type(self.verifier).__name__} accepted nothing, although the pending token is certain"
+            )
+        path = verdict.path[: output.extend(tree.tokens[verdict.path])]
+        self.target.commit(path)
+        self.drafter.observe(tree.tokens[path], view.select(np.concatenate([[0], path + 1])))
+        return path
+
+    def _budget(self, ids: Ints, settings: DecodeSettings) -> int:
+        limit, size = self.target.max_positions, self.target.vocab_size
+        if not len(ids):
+            raise ValueError("the prompt is empty; give at least one token")
+        if ids.min() < 0 or ids.max() >= size:
+            raise ValueError(f"the prompt holds token id {ids.max()}, the model's vocabulary ends at {size - 1}")
+        if limit is not None and len(ids) >= limit:
+            raise ValueError(
+                f"the prompt has {len(ids)} tokens and the model takes {limit} positions, which leaves no room for an "
+                "output; shorten the prompt"
+            )
+        return settings.max_new_tokens if limit is None else min(settings.max_new_tokens, limit - len(ids))
+
+
+def _row(path: Ints) -> slice:
+    """Return the view row after a path."""
+    row = int(path[-1]) + 1
+    return slice(row, row + 1)
+
+
+def _choose(logits: torch.Tensor, residual: torch.Tensor | None, rng: torch.Generator) -> int:
+    """Return the next pending token: a draw from the residual if the verifier left one, else the greedy choice."""
+    if residual is not None:
+        return int(torch.multinomial(residual.cpu(), 1, generator=rng))
+    return int(logits.argmax())
+
+
+def _record(
+    proposal: DraftTree,
+    tree: DraftTree,
+    path: Ints,
+    verdict: Verdict,
+    pending: int,
+    laps: tuple[float, float, float, float],
+) -> PassRecord:
+    leaf_depths = (proposal.paths >= 0).sum(1)
+    own = int(tree.tokens[path[0]] == pending)
+    return PassRecord(
+        candidates=len(leaf_depths),
+        candidate_tokens=int(leaf_depths.sum()),
+        proposed_nodes=len(proposal),
+        nodes=len(tree),
+        depth=int(tree.depths.max()),
+        proposed=len(tree) - 1,
+        accepted=len(path) - own,
+        committed=len(path),
+        pathways=verdict.pathways[: len(path)].tolist(),
+        draft_ms=laps[0],
+        verify_ms=laps[1],
+        judge_ms=laps[2],
+        commit_ms=laps[3],
+    )

@@ -1,0 +1,55 @@
+"""From a drafter's proposal to the tree that goes through the forward."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from primitives.contract import Bools, Context, DraftTree, Floats, Verifier
+
+
+def fit(tree: DraftTree, context: Context, verifier: Verifier, max_nodes: int) -> DraftTree:
+    """Return the tree that is worth a forward: pending token in, hopeless nodes out, at most `max_nodes` nodes.
+
+    Level-1 nodes that the verifier cannot accept are cut with all below them, since the logits that judge them are known
+    already; so are nodes deeper than the tokens that can still be committed.
+    """
+    hopeful = tree.depths <= context.budget
+    first = np.flatnonzero(tree.parents < 0)
+    lost = first[~verifier.admits(tree.tokens[first], context.logits)]
+    lost = lost[tree.tokens[lost] != context.pending]
+    if len(lost):
+        hopeful &= ~tree.ancestor_mask[:, lost].any(1)
+    return _within(_with_pending(tree.keep(hopeful), context.pending), context.pending, max_nodes)
+
+
+def _with_pending(tree: DraftTree, pending: int) -> DraftTree:
+    """Return the tree with a level-1 node for the pending token: the target's own choice is always a candidate."""
+    if ((tree.parents < 0) & (tree.tokens == pending)).any():
+        return tree
+    if tree.q is not None or tree.log_q is not None:
+        raise ValueError("a drafter that gives q must propose the pending token itself, as the root of its draft")
+    return DraftTree(
+        np.concatenate([[pending], tree.tokens]),
+        np.concatenate([[-1], np.where(tree.parents < 0, -1, tree.parents + 1)]),
+        scores=None if tree.scores is None else np.concatenate([[np.inf], tree.scores]),
+    )
+
+
+def _within(tree: DraftTree, pending: int, max_nodes: int) -> DraftTree:
+    """Keep the pending token and the best nodes, with every node's ancestors; ties go to the shallower, then the earlier."""
+    if len(tree) <= max_nodes:
+        return tree
+    worth = _worth(tree)
+    worth[(tree.parents < 0) & (tree.tokens == pending)] = np.inf
+    best = np.lexsort((np.arange(len(tree)), tree.depths, -worth))[:max_nodes]
+    chosen: Bools = np.zeros(len(tree), bool)
+    chosen[best] = True
+    return tree.keep(chosen)
+
+
+def _worth(tree: DraftTree) -> Floats:
+    """Return each node's score, lowered to its worst ancestor's so that the best nodes are closed under prefixes."""
+    if tree.scores is None:
+        return -tree.depths.astype(float)
+    on_path = np.where(tree.ancestor_mask, tree.scores[None, :], np.inf)
+    return on_path.min(1)

@@ -1,0 +1,80 @@
+"""What the loop writes down: one record a pass, kept raw, so that every figure can be computed from it later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Finish = Literal["eos", "length", "stop"]
+
+
+@dataclass(slots=True)
+class PassRecord:
+    """One verification forward of the target.
+
+    Attributes:
+        candidates: root-to-leaf paths of the drafter's tree, before any cut.
+        candidate_tokens: sum of those paths' lengths.
+        proposed_nodes: nodes of the drafter's tree, before any cut.
+        nodes: nodes that went through the forward, the pending token's included.
+        depth: length of the longest of their paths.
+        proposed: drafted nodes that went through the forward (all but the pending token's).
+        accepted: drafted tokens that were committed.
+        committed: tokens committed, the pending one included; never less than 1.
+        pathways: a `Pathway` for each committed token.
+        draft_ms, verify_ms, judge_ms, commit_ms: laps of one clock, so that they add up to the pass.
+    """
+
+    candidates: int
+    candidate_tokens: int
+    proposed_nodes: int
+    nodes: int
+    depth: int
+    proposed: int
+    accepted: int
+    committed: int
+    pathways: list[int]
+    draft_ms: float
+    verify_ms: float
+    judge_ms: float
+    commit_ms: float
+
+    @property
+    def total_ms(self) -> float:
+        """Milliseconds of the whole pass."""
+        return self.draft_ms + self.verify_ms + self.judge_ms + self.commit_ms
+
+
+@dataclass(slots=True)
+class Trace:
+    """The passes of one generation, and the time of the prompt.
+
+    Attributes:
+        prefill_ms: the prompt's forward and the drafter's start; part of no ratio.
+        tail_ms: time of the loop outside its passes (the last token, which needs none).
+    """
+
+    prefill_ms: float = 0.0
+    tail_ms: float = 0.0
+    passes: list[PassRecord] = field(default_factory=list)
+
+    @property
+    def decode_ms(self) -> float:
+        """Milliseconds from the end of the prefill to the last token."""
+        return self.tail_ms + sum(record.total_ms for record in self.passes)
+
+    @property
+    def tau(self) -> float:
+        """Tokens committed by passes / passes; nan without a pass."""
+        committed = sum(record.committed for record in self.passes)
+        return committed / len(self.passes) if self.passes else float("nan")
+
+
+@dataclass(slots=True)
+class Generation:
+    """An output: its token ids, its text, why it ended, and how it came about."""
+
+    ids: list[int]
+    text: str
+    finish: Finish
+    trace: Trace
