@@ -1,0 +1,117 @@
+"""A method put together from its primitives, ready to generate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from connectors.connector import Connector
+from connectors.trace import Generation
+from methods.offline import cache_folder, needs_store, prepare_store
+from methods.schema import Settings
+from methods.settings import compose, validate
+from primitives.contract import Guarantee
+from primitives.datastores.hidden_state_store import HiddenStateStore
+from primitives.drafting.none import EmptyDrafter
+from primitives.models.causal_lm import CausalLMTarget
+from primitives.models.device import resolve_device, resolve_dtype
+from primitives.models.loading import LoadedModel, load_model, render_prompt
+from primitives.registry import DRAFTERS, VERIFIERS
+from primitives.verification.exact import ExactVerifier
+
+# Nodes that a forward takes at little more than the price of one: docs/fidelity.md, "Node budget".
+DEFAULT_MAX_NODES: Final = {"cpu": 24, "cuda": 64}
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """A method and its baseline over one target.
+
+    Attributes:
+        settings: what it was made from.
+        model: the loaded model.
+        target: the one adapter, and so the one KV cache, that both connectors use in turn.
+        connector: the method's loop.
+        baseline: plain greedy decoding through the same loop.
+        store: what a retrieval drafter searches, else None.
+        guarantee: what the verifier promises of the output.
+    """
+
+    settings: Settings
+    model: LoadedModel
+    target: CausalLMTarget
+    connector: Connector
+    baseline: Connector
+    store: HiddenStateStore | None
+    guarantee: Guarantee
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a prompt, in the model's chat format if it has one."""
+        return render_prompt(self.model.tokenizer, text, self.settings.model)
+
+    def generate(self, text: str, max_new_tokens: int | None = None, stop: Sequence[str] | None = None) -> Generation:
+        """Return the continuation of a prompt: `.text`, `.ids` and `.trace`.
+
+        Args:
+            text: the prompt, without chat format.
+            max_new_tokens: most tokens to generate; None takes the settings' value.
+            stop: strings that end the text; None takes the settings' value.
+        """
+        decode = self.settings.decode
+        if max_new_tokens is not None:
+            decode = replace(decode, max_new_tokens=max_new_tokens)
+        if stop is not None:
+            decode = replace(decode, stop=list(stop))
+        return self.connector.generate(self.encode(text), decode)
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the fingerprints of what the pipeline is made of."""
+        prints = {"model": self.model.fingerprint, "tokenizer": self.model.tokenizer_fingerprint}
+        return prints if self.store is None else {**prints, "datastore": self.store.fingerprint}
+
+
+def load_pipeline(*words: str, **choices: object) -> Pipeline:
+    """Return the pipeline that ``python run.py`` would build from the same words.
+
+    Args:
+        words: settings as on the command line, "decode.max_new_tokens=64".
+        choices: settings whose names have no dot, method="sense".
+
+    Raises:
+        ValueError: unknown names, values out of range, or a model, data set or store that cannot be had.
+    """
+    return assemble(compose([*(f"{key}={_quoted(value)}" for key, value in choices.items()), *words]))
+
+
+def assemble(settings: Settings) -> Pipeline:
+    """Load the model, prepare the store if the drafter searches one, and join drafter, verifier and target."""
+    validate(settings)
+    device = resolve_device(settings.device)
+    model = load_model(settings.model, device, resolve_dtype(settings.dtype, device), cache_folder(settings))
+    target = CausalLMTarget(model.model)
+    store = prepare_store(settings, model) if needs_store(settings) else None
+    resources = {"store": store, "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
+    drafter = DRAFTERS.build(settings.drafter["name"], _knobs(settings.drafter), resources)
+    verifier = VERIFIERS.build(settings.verifier["name"], _knobs(settings.verifier), resources)
+    max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[device.type]
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(model.tokenizer.decode(ids, skip_special_tokens=True))
+
+    connector = Connector(target, drafter, verifier, decode, max_nodes)
+    baseline = Connector(target, EmptyDrafter(), ExactVerifier(), decode, max_nodes)
+    return Pipeline(settings, model, target, connector, baseline, store, verifier.guarantee)
+
+
+def _knobs(config: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key != "name"}
+
+
+def _quoted(value: object) -> str:
+    """Return a value as Hydra's grammar takes it unchanged, whatever characters it holds."""
+    if not isinstance(value, str):
+        return "null" if value is None else str(value)
+    return (
+        "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'" if set(value) & set(" ,=#{}[]()'\"\\:%@") else value
+    )

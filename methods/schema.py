@@ -1,0 +1,94 @@
+"""What a run is made of: the structured configs behind the YAML files of conf/."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING
+
+from connectors.settings import ConnectorSettings, DecodeSettings
+from corpora.settings import DatasetSettings
+from primitives.models.settings import ModelSettings
+
+CONF_DIR = Path(__file__).resolve().parent.parent / "conf"
+
+
+@dataclass
+class MethodSettings:
+    """Which published method the chosen drafter and verifier make up.
+
+    Attributes:
+        name: names the result folder.
+        title: what tables call it.
+        paper: where it was published, None for plain decoding.
+    """
+
+    name: str = MISSING
+    title: str = MISSING
+    paper: str | None = None
+
+
+@dataclass
+class DatastoreSettings:
+    """The store that a retrieval drafter searches, and how it is built.
+
+    Attributes:
+        kind: "id" (the model's own greedy answers), "ood" (the reference answers of the train split) or "none".
+        num_prompts: how many train prompts go in.
+        max_new_tokens: longest answer kept, in tokens.
+        batch_size: answers generated together while building.
+        pca_dim: width of the keys after PCA.
+        path: folder of a store built earlier; None builds or finds the one that fits in the cache.
+        index: "flat" (exact inner product), "ivf_pq", or "auto": flat below the PQ training minimum.
+    """
+
+    kind: str = "id"
+    num_prompts: int = 512
+    max_new_tokens: int = 256
+    batch_size: int = 16
+    pca_dim: int = 64
+    index: str = "auto"
+    path: str | None = None
+
+
+@dataclass
+class Settings:
+    """Everything that decides a run.
+
+    Attributes:
+        method: what the combination of primitives is called.
+        drafter: registry name under "name", and the knobs of its constructor.
+        verifier: likewise.
+        connector: how drafted trees are cut.
+        model: the target model.
+        dataset: the prompts.
+        datastore: the store of a retrieval drafter; unused by the others.
+        decode: how long and how to decode.
+        draft_model: model of a drafter that has one.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        dtype: "auto", "float32", "bfloat16" or "float16".
+        results_dir: where result folders and logs go.
+        cache_dir: where models and stores are kept; None is the user's cache folder.
+        resume: keep what an earlier run of the same settings has finished.
+    """
+
+    method: MethodSettings = MISSING
+    drafter: dict[str, Any] = MISSING
+    verifier: dict[str, Any] = MISSING
+    connector: ConnectorSettings = MISSING
+    model: ModelSettings = MISSING
+    dataset: DatasetSettings = MISSING
+    datastore: DatastoreSettings = MISSING
+    decode: DecodeSettings = MISSING
+    draft_model: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    results_dir: str = "results"
+    cache_dir: str | None = None
+    resume: bool = True
+
+
+ConfigStore.instance().store(name="settings_schema", node=Settings)

@@ -1,0 +1,191 @@
+"""Settings of a run, and what is refused of them before a model is loaded."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from corpora.loading import check_dataset
+from methods.overrides import OverrideError, compose
+from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, Settings
+from primitives.contract import Drafter, Verifier
+from primitives.models.device import resolve_device, resolve_dtype
+from primitives.registry import DRAFTERS, VERIFIERS, Registry, nearest
+
+__all__ = [
+    "CONF_DIR",
+    "DatastoreSettings",
+    "MethodSettings",
+    "OverrideError",
+    "Settings",
+    "SettingsError",
+    "check_pairing",
+    "compose",
+    "problems",
+    "validate",
+]
+
+T = TypeVar("T", Drafter, Verifier)
+
+STORE_KINDS = ("id", "ood", "none")
+INDEX_KINDS = ("auto", "flat", "ivf_pq")
+# What every target and every tree give, so that no drafter need provide it.
+ALWAYS_PROVIDED = frozenset({"hidden", "lookahead"})
+
+
+class SettingsError(ValueError):
+    """Settings that cannot work: one sentence a line."""
+
+
+def validate(settings: Settings) -> None:
+    """Raise SettingsError with every problem of the settings; nothing is loaded or written."""
+    found = problems(settings)
+    if found:
+        raise SettingsError("\n".join(found))
+
+
+def problems(settings: Settings) -> list[str]:
+    """Return one sentence for each setting that is out of range, names nothing, or does not fit another one."""
+    return [
+        *_decode_problems(settings),
+        *_store_problems(settings),
+        *_place_problems(settings),
+        *_knob_problems(DRAFTERS, settings.drafter),
+        *_knob_problems(VERIFIERS, settings.verifier),
+        *_fit_problems(settings),
+    ]
+
+
+def check_pairing(drafter: type[Drafter], verifier: type[Verifier]) -> None:
+    """Raise SettingsError if the verifier needs of a draft what the drafter does not provide."""
+    missing = verifier.needs - getattr(drafter, "provides", frozenset()) - ALWAYS_PROVIDED
+    if missing:
+        raise SettingsError(
+            f"verifier '{_name(VERIFIERS, verifier)}' needs {', '.join(sorted(missing))} of a draft, which drafter "
+            f"'{_name(DRAFTERS, drafter)}' does not provide: choose another drafter or verifier"
+        )
+
+
+def _decode_problems(settings: Settings) -> Iterator[str]:
+    decode, max_nodes = settings.decode, settings.connector.max_nodes
+    if decode.max_new_tokens < 1:
+        yield f"decode.max_new_tokens is {decode.max_new_tokens}; it must be at least 1"
+    if not (isfinite(decode.temperature) and decode.temperature >= 0):
+        yield f"decode.temperature is {decode.temperature}; it must be 0, which is greedy decoding"
+    elif decode.temperature > 0:
+        yield f"decode.temperature is {decode.temperature}, but sampling is not available in this version: set it to 0"
+    if not 0 < decode.top_p <= 1:
+        yield f"decode.top_p is {decode.top_p}; it must be above 0 and at most 1"
+    if decode.seed < 0:
+        yield f"decode.seed is {decode.seed}; it must be at least 0"
+    if any(not text for text in decode.stop):
+        yield "decode.stop holds an empty string, which would end every text at once: leave it out"
+    if max_nodes is not None and max_nodes < 1:
+        yield f"connector.max_nodes is {max_nodes}; it must be at least 1, or null for the measured default"
+
+
+def _store_problems(settings: Settings) -> Iterator[str]:
+    store = settings.datastore
+    for name, value, allowed in (("kind", store.kind, STORE_KINDS), ("index", store.index, INDEX_KINDS)):
+        if value not in allowed:
+            yield f"datastore.{name} is '{value}': {nearest(value, allowed)}"
+    for name in ("num_prompts", "max_new_tokens", "batch_size", "pca_dim"):
+        if getattr(store, name) < 1:
+            yield f"datastore.{name} is {getattr(store, name)}; it must be at least 1"
+
+
+def _place_problems(settings: Settings) -> Iterator[str]:
+    try:
+        check_dataset(settings.dataset)
+    except ValueError as error:
+        yield str(error)
+    try:
+        resolve_dtype(settings.dtype, resolve_device(settings.device))
+    except ValueError as error:
+        yield str(error)
+    if settings.model.path is not None and not Path(settings.model.path).expanduser().exists():
+        yield f"model.path is '{settings.model.path}', which does not exist: give a model folder or a .gguf file"
+    if settings.dataset.path is not None and not (Path(settings.dataset.path).expanduser() / "test.jsonl").is_file():
+        yield (
+            f"dataset.path is '{settings.dataset.path}', where there is no test.jsonl: give a folder that holds "
+            "train.jsonl and test.jsonl"
+        )
+    for key in ("results_dir", "cache_dir"):
+        folder = getattr(settings, key)
+        if folder is not None and Path(folder).expanduser().is_file():
+            yield f"{key} is '{folder}', which is a file: give a folder"
+
+
+def _knob_problems(registry: Registry[T], config: Mapping[str, Any]) -> Iterator[str]:
+    """Check name, knobs and their types; their ranges too, where the primitive can be built from knobs alone."""
+    if not isinstance(config.get("name"), str):
+        yield f"{registry.kind}.name is missing: {nearest('', registry.names())}"
+        return
+    name = config["name"]
+    if name not in registry.names():
+        yield f"unknown {registry.kind} '{name}': {nearest(name, registry.names())}"
+        return
+    cls = registry.get(name)
+    knobs = {key: value for key, value in config.items() if key != "name"}
+    parameters = inspect.signature(cls).parameters
+    hints = get_type_hints(cls.__init__)
+    bad = [key for key in knobs if key not in parameters]
+    for key in bad:
+        yield f"{registry.kind} '{name}' has no setting '{key}': {nearest(key, parameters)}"
+    for key in knobs.keys() - set(bad):
+        if not _fits(knobs[key], hints.get(key, Any)):
+            bad.append(key)
+            yield f"{registry.kind}.{key} must be {_words(hints[key])}, got {knobs[key]!r}"
+    needed = {key for key, parameter in parameters.items() if parameter.default is parameter.empty}
+    if not bad and needed <= knobs.keys():
+        try:
+            registry.build(name, knobs, {})
+        except ValueError as error:
+            yield str(error)
+
+
+def _fit_problems(settings: Settings) -> Iterator[str]:
+    drafter, verifier = settings.drafter.get("name"), settings.verifier.get("name")
+    if drafter not in DRAFTERS.names() or verifier not in VERIFIERS.names():
+        return
+    try:
+        check_pairing(DRAFTERS.get(drafter), VERIFIERS.get(verifier))
+    except SettingsError as error:
+        yield str(error)
+    if DRAFTERS.asks_for(drafter, "store") and settings.datastore.kind == "none":
+        yield (
+            f"drafter '{drafter}' searches a datastore, but datastore=none: set datastore=id or datastore=ood, "
+            "or choose a drafter that needs none"
+        )
+    if settings.draft_model is not None and not DRAFTERS.asks_for(drafter, "draft_model"):
+        yield f"draft_model is '{settings.draft_model}', but drafter '{drafter}' uses no draft model: leave it null"
+
+
+def _name(registry: Registry[T], cls: type[T]) -> str:
+    return next((name for name in registry.names() if registry.get(name) is cls), cls.__name__)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value from a configuration is of the annotated type; unknown annotations take everything."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(value, part) for part in get_args(hint))
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint) if hint in (bool, str, type(None)) else True
+
+
+def _words(hint: Any) -> str:
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(_words(part) for part in get_args(hint))
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, get_args(hint)))}"
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}
+    return names.get(hint, str(hint))

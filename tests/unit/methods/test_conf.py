@@ -1,0 +1,66 @@
+"""The files under conf/ against the code that they configure."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from methods.overrides import compose, groups
+from methods.schema import CONF_DIR
+from methods.settings import problems
+from primitives.registry import DRAFTERS, VERIFIERS, Registry
+
+REGISTRIES: dict[str, Registry[Any]] = {"drafter": DRAFTERS, "verifier": VERIFIERS}
+PRIMITIVES = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry.names()]
+
+
+@pytest.mark.parametrize("method", groups()["method"])
+@pytest.mark.parametrize("model", groups()["model"])
+def test_every_method_composes_with_every_model_and_data_set(method: str, model: str) -> None:
+    for dataset in groups()["dataset"]:
+        settings = compose([f"method={method}", f"model={model}", f"dataset={dataset}"])
+        assert (settings.method.name, settings.model.name, settings.dataset.name) == (method, model, dataset)
+        assert problems(settings) == []
+
+
+@pytest.mark.parametrize("experiment", groups()["experiment"])
+@pytest.mark.parametrize("store", groups()["datastore"])
+def test_every_experiment_and_store_compose(experiment: str, store: str) -> None:
+    settings = compose([f"experiment={experiment}", f"datastore={store}", "method=pld"])
+    assert settings.datastore.kind == store
+    assert problems(settings) == []
+
+
+@pytest.mark.parametrize("kind", REGISTRIES)
+def test_config_names_are_registry_names(kind: str) -> None:
+    assert groups()[kind] == REGISTRIES[kind].names()
+
+
+@pytest.mark.parametrize(("kind", "name"), PRIMITIVES)
+def test_a_config_holds_every_knob_of_its_primitive_at_its_default(kind: str, name: str) -> None:
+    config = dict(OmegaConf.load(CONF_DIR / kind / f"{name}.yaml"))
+    assert config.pop("name") == name
+    parameters = inspect.signature(REGISTRIES[kind].get(name)).parameters
+    assert config.keys() <= parameters.keys()
+    assert config == {key: parameters[key].default for key in config}
+    missing = parameters.keys() - config.keys()
+    simple = {key for key in missing if isinstance(parameters[key].default, bool | int | float | str)}
+    assert not simple, f"conf/{kind}/{name}.yaml leaves out {simple}"
+
+
+@pytest.mark.parametrize("file", sorted(CONF_DIR.rglob("*.yaml")), ids=lambda file: str(file.relative_to(CONF_DIR)))
+def test_every_config_says_what_it_is(file: Any) -> None:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert any(line.startswith("# ") and "@package" not in line for line in lines[:2])
+
+
+def test_the_ablations_of_table_3_are_config_alone() -> None:
+    without_sen = compose(["method=sense_without_sen"])
+    assert (without_sen.drafter["name"], without_sen.drafter["require_hit"]) == ("sen", True)
+    assert without_sen.verifier == compose(["method=sense"]).verifier
+    without_se = compose(["method=sense_without_se"])
+    assert without_se.drafter == compose(["method=sense"]).drafter
+    assert without_se.verifier == {"name": "exact"}

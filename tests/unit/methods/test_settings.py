@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+
+from methods.settings import Settings, SettingsError, check_pairing, compose, problems, validate
+from primitives.contract import Context, Drafter, DraftTree, TargetView, Verdict, Verifier
+from primitives.registry import DRAFTERS, VERIFIERS
+
+
+def only_problem(*words: str) -> str:
+    (problem,) = problems(compose(words))
+    return problem
+
+
+def test_the_defaults_can_run() -> None:
+    validate(compose([]))
+
+
+@pytest.mark.parametrize(
+    ("word", "part"),
+    [
+        ("decode.max_new_tokens=0", "decode.max_new_tokens is 0; it must be at least 1"),
+        ("decode.temperature=0.7", "sampling is not available in this version: set it to 0"),
+        ("decode.temperature=-1", "decode.temperature is -1.0; it must be 0"),
+        ("decode.temperature=nan", "decode.temperature is nan"),
+        ("decode.top_p=0", "decode.top_p is 0.0; it must be above 0 and at most 1"),
+        ("decode.top_p=1.5", "decode.top_p is 1.5"),
+        ("decode.seed=-1", "decode.seed is -1"),
+        ("decode.stop=['']", "decode.stop holds an empty string"),
+        ("connector.max_nodes=0", "connector.max_nodes is 0; it must be at least 1, or null"),
+        ("dataset.num_samples=0", "dataset.num_samples must be at least 1, got 0"),
+        ("dataset.template=alpacca", "alpaca"),
+        ("dataset.path=/nowhere/at/all", "dataset.path is '/nowhere/at/all', where there is no test.jsonl"),
+        ("model.path=/nowhere/at/all", "model.path is '/nowhere/at/all', which does not exist"),
+        ("datastore.num_prompts=0", "datastore.num_prompts is 0; it must be at least 1"),
+        ("datastore.pca_dim=0", "datastore.pca_dim is 0"),
+        ("datastore.index=ivfpq", "datastore.index is 'ivfpq': did you mean 'ivf_pq'?"),
+        ("datastore.kind=odd", "datastore.kind is 'odd': did you mean 'ood'? Allowed: id, none, ood"),
+        ("device=gpu", "device 'gpu' is unknown"),
+        ("dtype=half", "dtype 'half' is unknown"),
+        ("drafter.name=sem", "unknown drafter 'sem': did you mean 'sen'?"),
+        ("drafter.length=long", "drafter.length must be a whole number, got 'long'"),
+        ("drafter.static=1", "drafter.static must be true or false, got 1"),
+        ("+drafter.lengths=3", "drafter 'sen' has no setting 'lengths': did you mean 'length'?"),
+        ("verifier.theta_e=2", "theta_e=2 is out of range"),
+        ("verifier.theta_e=low", "verifier.theta_e must be a number, got 'low'"),
+        ("verifier.border=mach", "did you mean 'match'?"),
+        ("datastore=none", "drafter 'sen' searches a datastore, but datastore=none: set datastore=id"),
+        ("draft_model=org/small", "draft_model is 'org/small', but drafter 'sen' uses no draft model"),
+    ],
+)
+def test_what_cannot_work_is_named_with_what_is_allowed(word: str, part: str) -> None:
+    assert part in only_problem(word)
+
+
+def test_a_gpu_that_is_not_there_is_refused() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    assert "sees no CUDA GPU" in only_problem("device=cuda")
+
+
+def test_a_method_without_retrieval_needs_no_store() -> None:
+    assert problems(compose(["method=pld", "datastore=none"])) == []
+
+
+def test_all_problems_are_said_at_once() -> None:
+    settings = compose(["decode.max_new_tokens=0", "dataset.num_samples=0", "verifier.k=0"])
+    with pytest.raises(SettingsError) as caught:
+        validate(settings)
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_a_results_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "results"
+    file.touch()
+    (problem,) = problems(replace(compose([]), results_dir=str(file)))
+    assert problem.endswith("which is a file: give a folder")
+
+
+def test_a_primitive_without_a_name_is_refused() -> None:
+    settings: Settings = replace(compose([]), drafter={"length": 3})
+    assert problems(settings)[0].startswith("drafter.name is missing")
+
+
+class Silent(Drafter):
+    def propose(self, context: Context) -> DraftTree:
+        return DraftTree.empty()
+
+
+class Sampling(Silent):
+    provides: ClassVar[frozenset[str]] = frozenset({"q"})
+
+
+class Ratio(Verifier):
+    guarantee = "distribution"
+    needs = frozenset({"q", "lookahead", "hidden"})
+
+    def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
+        raise NotImplementedError
+
+
+def test_a_pairing_that_lacks_something_names_both_sides() -> None:
+    with pytest.raises(SettingsError, match=r"verifier 'Ratio' needs q of a draft, which drafter 'Silent'"):
+        check_pairing(Silent, Ratio)
+
+
+def test_a_pairing_that_fits_passes() -> None:
+    check_pairing(Sampling, Ratio)
+    check_pairing(DRAFTERS.get("none"), VERIFIERS.get("soft_gated"))
