@@ -1,0 +1,1 @@
+"""Running, scoring and counting: result files, statistics and tables."""

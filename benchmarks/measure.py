@@ -1,0 +1,98 @@
+"""One prompt: method and baseline on the same ids, one after the other, and the line that says what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from benchmarks.lossless import Lossless, check
+from benchmarks.manifest import peak_rss_mb
+from benchmarks.scoring import metric_named
+from connectors.trace import Generation, PassRecord
+from corpora.example import Example
+from corpora.templates import render
+
+if TYPE_CHECKING:
+    from methods.pipeline import Pipeline
+
+Sample = dict[str, Any]
+
+_EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", "prefill_ms", "decode_ms", "score", "baseline")
+
+
+def prompt_ids(pipeline: Pipeline, example: Example) -> list[int]:
+    """Return the ids of an example's prompt: template, chat format and begin token included."""
+    ids: list[int] = pipeline.encode(render(pipeline.settings.dataset.template, example.instruction))
+    return ids
+
+
+def measure(pipeline: Pipeline, example: Example, method_first: bool) -> Sample:
+    """Return the line of samples.jsonl for a prompt.
+
+    Args:
+        pipeline: method and baseline over one target.
+        example: the prompt.
+        method_first: which of both goes first; alternate it, so that neither gains from its place.
+    """
+    ids = prompt_ids(pipeline, example)
+    sides = {"method": pipeline.connector, "baseline": pipeline.baseline}
+    order = ("method", "baseline") if method_first else ("baseline", "method")
+    done = {side: sides[side].generate(ids, pipeline.settings.decode) for side in order}
+    method, baseline = done["method"], done["baseline"]
+    score = metric_named(pipeline.settings.dataset.metric).score
+    verdict = _lossless(pipeline, ids, method.ids, baseline.ids)
+    return {
+        "id": example.id,
+        "status": "ok",
+        "prompt_tokens": len(ids),
+        **_output(method),
+        **_per_pass(method),
+        "score": score(method.text, example),
+        "lossless": None if verdict is None else asdict(verdict),
+        "peak_rss_mb": peak_rss_mb(),
+        "baseline": {**_output(baseline), "score": score(baseline.text, example)},
+    }
+
+
+def failure(example: Example, error: Exception) -> Sample:
+    """Return the line for a prompt that raised: its reason, and no figure at all."""
+    per_pass = [field.name for field in fields(PassRecord)]
+    reason = f"{type(error).__name__}: {error}"
+    return {"id": example.id, "status": "failed", "reason": reason, **dict.fromkeys([*_EMPTY, *per_pass])}
+
+
+def _output(generation: Generation) -> Sample:
+    trace = generation.trace
+    return {
+        "output_ids": generation.ids,
+        "text": generation.text,
+        "finish": generation.finish,
+        "passes": len(trace.passes),
+        "prefill_ms": trace.prefill_ms,
+        "decode_ms": trace.decode_ms,
+    }
+
+
+def _per_pass(generation: Generation) -> Sample:
+    names = [field.name for field in fields(PassRecord)]
+    return {name: [getattr(record, name) for record in generation.trace.passes] for name in names}
+
+
+def _lossless(
+    pipeline: Pipeline, ids: Sequence[int], output: Sequence[int], baseline: Sequence[int]
+) -> Lossless | None:
+    """Return the verdict, or None where no identity with greedy decoding is promised."""
+    if pipeline.guarantee != "exact" or pipeline.settings.decode.temperature > 0:
+        return None
+    model = pipeline.model.model
+
+    # A fresh forward of the stock model, so that a fault of our own tree forward or cache cannot vouch for itself.
+    @torch.inference_mode()
+    def logits_of(sequence: list[int]) -> torch.Tensor:
+        logits: torch.Tensor = model(torch.tensor([sequence], device=model.device), use_cache=False).logits
+        return logits[0]
+
+    return check(ids, output, baseline, logits_of, model.dtype, model.device.type)

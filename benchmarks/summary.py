@@ -1,0 +1,197 @@
+"""Every figure of a run, as a pure function of its manifest and its samples.
+
+Definitions: a pass is a target forward that verifies; tau counts all tokens that passes commit; speedup compares
+decode time per generated token over the same prompts. Prompts that failed are in no figure but `failed` and, as wrong
+answers, the accuracies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from benchmarks.scoring import metric_named
+from benchmarks.statistics import Estimate, Floats, common_prefix, distinct_n, estimate, mean, ratio_of_totals
+
+Sample = Mapping[str, Any]
+
+_PARTS = ("draft", "verify", "judge", "commit")
+_PATHWAYS = ("exact", "top_k", "window", "relaxed")
+_VERDICTS = ("identical", "near_tie", "mismatch")
+
+
+def summarise(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
+    """Return the content of summary.json; what cannot be computed or does not apply is None.
+
+    Args:
+        manifest: content of manifest.json.
+        samples: lines of samples.jsonl, in any order.
+    """
+    place = {prompt: index for index, prompt in enumerate(manifest["prompts"])}
+    samples = sorted(samples, key=lambda sample: place[sample["id"]])
+    ok = [sample for sample in samples if sample["status"] == "ok"]
+    speed = _speed(ok)
+    tau = speed["tau"]["value"]
+    ratio = speed["speedup"]["value"]
+    return {
+        "n": len(ok),
+        "failed": len(samples) - len(ok),
+        "tokens": _total(_tokens(ok)),
+        "passes": _total(_column(ok, "passes")),
+        **speed,
+        "overhead": _overhead(ok),
+        "efficiency": None if tau is None or ratio is None else ratio / tau,
+        "ms_per_pass": {part: _per_pass(ok, f"{part}_ms") for part in _PARTS},
+        "ms_per_token": {
+            "method": _ratio(_column(ok, "decode_ms"), _tokens(ok)),
+            "baseline": _ratio(_column(_baselines(ok), "decode_ms"), _tokens(_baselines(ok))),
+        },
+        "quality": _quality(manifest, samples),
+        **_likeness(ok),
+        "lossless": _lossless(manifest, ok),
+        "nodes_per_pass": _per_pass(ok, "nodes"),
+        "compression": _compression(ok),
+        "pathways": _pathways(ok),
+        "memory_mb": {
+            "peak_rss": max((sample["peak_rss_mb"] for sample in ok), default=None),
+            "store": manifest.get("store_mb"),
+        },
+        "acceptance_rate": _ratio(_sums(ok, "accepted"), _sums(ok, "proposed")),
+        "empty_drafts": _share(_flat(ok, "proposed") == 0),
+        "cut": {"method": _count_cut(ok), "baseline": _count_cut(_baselines(ok))},
+    }
+
+
+def _speed(ok: Sequence[Sample]) -> dict[str, Any]:
+    base = _baselines(ok)
+    passes, committed = _column(ok, "passes"), _sums(ok, "committed")
+    time, base_time = _column(ok, "decode_ms"), _column(base, "decode_ms")
+    tokens, base_tokens = _tokens(ok), _tokens(base)
+    whole, base_whole = time + _column(ok, "prefill_ms"), base_time + _column(base, "prefill_ms")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tau_of_prompts = committed / passes
+        ratios = (base_time / base_tokens) / (time / tokens)
+    figures = {
+        "tau": ratio_of_totals(committed, passes),
+        "tau_macro": mean(tau_of_prompts),
+        "accepted_per_pass": ratio_of_totals(_sums(ok, "accepted"), passes),
+        "speedup": _speedup(base_time, base_tokens, time, tokens),
+        "speedup_end_to_end": _speedup(base_whole, base_tokens, whole, tokens),
+        "speedup_mean_of_prompts": mean(ratios),
+    }
+    return {name: asdict(figure) for name, figure in figures.items()}
+
+
+def _speedup(base_time: Floats, base_tokens: Floats, time: Floats, tokens: Floats) -> Estimate:
+    columns = np.stack([base_time, base_tokens, time, tokens], axis=1)
+    return estimate(columns, lambda t: (t[..., 0] / t[..., 1]) / (t[..., 2] / t[..., 3]))
+
+
+def _overhead(ok: Sequence[Sample]) -> float | None:
+    forward = _sums(ok, "verify_ms")
+    return _ratio(
+        sum((_sums(ok, f"{part}_ms") for part in _PARTS if part != "verify"), np.zeros_like(forward)), forward
+    )
+
+
+def _quality(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
+    """Return both sides over the same prompts; a failed prompt counts as wrong for both, or is left out of both."""
+    metric = metric_named(manifest["dataset"]["metric"])
+    pairs = [
+        (sample["score"], sample["baseline"]["score"]) if sample["status"] == "ok" else (0.0, 0.0)
+        for sample in samples
+        if sample["status"] == "ok" or metric.counts_failures
+    ]
+    scores = np.array([pair for pair in pairs if None not in pair], np.float64).reshape(-1, 2)
+    method, baseline = mean(scores[:, 0]), mean(scores[:, 1])
+    ratio = ratio_of_totals(scores[:, 0], scores[:, 1])
+    return {
+        "metric": metric.title,
+        "method": method.value,
+        "baseline": baseline.value,
+        "ratio": ratio.value,
+        "n": len(scores),
+        "failed_prompts": "wrong" if metric.counts_failures else "left out",
+        "method_interval": [method.low, method.high],
+        "baseline_interval": [baseline.low, baseline.high],
+        "ratio_interval": [ratio.low, ratio.high],
+    }
+
+
+def _likeness(ok: Sequence[Sample]) -> dict[str, Any]:
+    pairs = [(sample["output_ids"], sample["baseline"]["output_ids"]) for sample in ok]
+    return {
+        "identical_share": _share(np.array([ours == greedy for ours, greedy in pairs], bool)),
+        "mean_common_prefix": _mean([common_prefix(ours, greedy) for ours, greedy in pairs]),
+        "distinct_n": {
+            "method": _mean([distinct_n(ours) for ours, _ in pairs]),
+            "baseline": _mean([distinct_n(greedy) for _, greedy in pairs]),
+        },
+    }
+
+
+def _lossless(manifest: Mapping[str, Any], ok: Sequence[Sample]) -> dict[str, int] | None:
+    kinds = [sample["lossless"]["kind"] for sample in ok if sample.get("lossless")]
+    if manifest["guarantee"] != "exact" or not kinds:
+        return None
+    return {kind: kinds.count(kind) for kind in _VERDICTS}
+
+
+def _compression(ok: Sequence[Sample]) -> float | None:
+    left = _ratio(_sums(ok, "proposed_nodes"), _sums(ok, "candidate_tokens"))
+    return None if left is None else 1 - left
+
+
+def _pathways(ok: Sequence[Sample]) -> dict[str, int]:
+    ways = [way for sample in ok for of_pass in sample["pathways"] for way in of_pass]
+    counts = np.bincount(np.array(ways, np.int64), minlength=len(_PATHWAYS))
+    return dict(zip(_PATHWAYS, counts.tolist(), strict=True))
+
+
+def _count_cut(outputs: Sequence[Sample]) -> int:
+    return sum(output["finish"] == "length" for output in outputs)
+
+
+def _baselines(ok: Sequence[Sample]) -> list[Sample]:
+    return [sample["baseline"] for sample in ok]
+
+
+def _tokens(outputs: Sequence[Sample]) -> Floats:
+    return np.array([len(output["output_ids"]) for output in outputs], np.float64)
+
+
+def _column(outputs: Sequence[Sample], key: str) -> Floats:
+    return np.array([output[key] for output in outputs], np.float64)
+
+
+def _sums(samples: Sequence[Sample], key: str) -> Floats:
+    """Return float[n], the total over each prompt's passes."""
+    return np.array([sum(sample[key]) for sample in samples], np.float64)
+
+
+def _flat(samples: Sequence[Sample], key: str) -> Floats:
+    return np.array([value for sample in samples for value in sample[key]], np.float64)
+
+
+def _total(values: Floats) -> int:
+    return int(values.sum())
+
+
+def _per_pass(ok: Sequence[Sample], key: str) -> float | None:
+    return _ratio(_sums(ok, key), _column(ok, "passes"))
+
+
+def _ratio(above: Floats, below: Floats) -> float | None:
+    return float(above.sum() / below.sum()) if below.sum() else None
+
+
+def _share(flags: Any) -> float | None:
+    return float(flags.mean()) if len(flags) else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

@@ -1,0 +1,115 @@
+"""The table of runs, as narrow as a plain terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+Content = Mapping[str, Any]
+
+LOOPING = 0.9
+
+_MARK = "*"
+_LOOP_NOTE = (
+    f"{_MARK} fewer than {LOOPING:g} of greedy decoding's different 4-grams (distinct-4): the text repeats itself, "
+    "and repeated text makes speedup and tau look better than they are"
+)
+
+
+def results_table(runs: Sequence[tuple[Content, Content]]) -> Table:
+    """Return the table of runs.
+
+    Args:
+        runs: manifest and summary of each run.
+    """
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
+    table.caption, table.caption_justify = _notes(runs), "left"
+    table.add_column("dataset\nmodel", overflow="fold")
+    table.add_column("method", overflow="fold")
+    for header in ("speedup\n[95 %]", "tau\n[95 %]", "quality\n/ greedy's", "text\n/ greedy's"):
+        table.add_column(header, no_wrap=True)
+    for manifest, summary in runs:
+        cells = (
+            _data_cell(manifest, summary),
+            _method_cell(manifest),
+            _figure_cell(summary["speedup"]),
+            _figure_cell(summary["tau"]),
+            _quality_cell(summary),
+            _likeness_cell(summary),
+        )
+        table.add_row(*map(Text, cells))
+        table.add_section()
+    return table
+
+
+def loops(summary: Content) -> bool:
+    """Whether the outputs repeat themselves clearly more than greedy decoding's do."""
+    method, baseline = summary["distinct_n"]["method"], summary["distinct_n"]["baseline"]
+    return method is not None and baseline is not None and method < LOOPING * baseline
+
+
+def _data_cell(manifest: Content, summary: Content) -> str:
+    n = summary["n"]
+    total = n + summary["failed"]
+    prompts = f"{n} prompts" if n == total else f"{n} of {total}"
+    return "\n".join([manifest["dataset"]["name"], manifest["model"], prompts])
+
+
+def _method_cell(manifest: Content) -> str:
+    return "\n".join([manifest["method"], manifest["drafter"], f"+ {manifest['verifier']}", manifest["guarantee"]])
+
+
+def _figure_cell(figure: Content) -> str:
+    return f"{_number(figure['value'])}\n{_interval(figure['low'], figure['high'])}".rstrip()
+
+
+def _quality_cell(summary: Content) -> str:
+    quality = summary["quality"]
+    lines = [
+        f"{_number(quality['method'])}/{_number(quality['baseline'])}",
+        _interval(*quality["method_interval"]),
+        f"{quality['metric']}",
+        f"n={quality['n']}",
+    ]
+    cut = summary["cut"]["method"]
+    return "\n".join(filter(None, [*lines[:3], f"{lines[3]}, {cut} cut" if cut else lines[3]]))
+
+
+def _likeness_cell(summary: Content) -> str:
+    share, distinct = summary["identical_share"], summary["distinct_n"]
+    lines = [
+        "-" if share is None else f"{share:.0%} same",
+        "distinct-4",
+        f"{_number(distinct['method'])}{_MARK * loops(summary)}/{_number(distinct['baseline'])}",
+    ]
+    verdicts = summary["lossless"] or {}
+    if verdicts.get("near_tie"):
+        lines.append(f"{verdicts['near_tie']} near-tie")
+    if verdicts.get("mismatch"):
+        lines.append(f"{verdicts['mismatch']} MISMATCH")
+    return "\n".join(lines)
+
+
+def _notes(runs: Sequence[tuple[Content, Content]]) -> Text:
+    notes = list(dict.fromkeys(f"{m['dataset']['name']}: {m['dataset']['source']}" for m, _ in runs))
+    if any(summary["failed"] and summary["quality"]["failed_prompts"] == "wrong" for _, summary in runs):
+        notes.append("failed prompts are in no figure but quality, where they count as wrong")
+    if any(summary["cut"]["method"] for _, summary in runs):
+        notes.append("cut: outputs that ended at decode.max_new_tokens")
+    if any(manifest["guarantee"] == "lossy" for manifest, _ in runs):
+        notes.append("lossy: the output may differ from the target's own, see quality")
+    if any(loops(summary) for _, summary in runs):
+        notes.append(_LOOP_NOTE)
+    return Text("\n".join(notes))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"[{low:.2f},{high:.2f}]"

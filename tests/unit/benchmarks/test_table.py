@@ -1,0 +1,98 @@
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from benchmarks.table import results_table
+
+LONG = (
+    "of the project's own writing (openai/gsm8k is not in the hub's cache, and https://huggingface.co does not answer)"
+)
+
+
+def _run(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    manifest = {
+        "method": changes.get("method", "sense"),
+        "drafter": "sen",
+        "verifier": changes.get("verifier", "soft_gated"),
+        "guarantee": changes.get("guarantee", "lossy"),
+        "model": changes.get("model", "smollm2-135m"),
+        "dataset": {"name": "gsm8k-mini", "source": f"a small set {LONG}"},
+    }
+    summary = {
+        "n": changes.get("n", 5),
+        "failed": changes.get("failed", 0),
+        "speedup": {"value": 3.5, "low": 3.111, "high": 13.949},
+        "tau": {"value": 8.38, "low": None, "high": None},
+        "quality": {
+            "metric": "accuracy",
+            "method": 0.4,
+            "baseline": 0.45,
+            "n": 5,
+            "failed_prompts": "wrong",
+            "method_interval": [0.2, 0.6],
+        },
+        "identical_share": 0.125,
+        "distinct_n": {"method": changes.get("distinct", 0.33), "baseline": 0.62},
+        "lossless": changes.get("lossless"),
+        "cut": {"method": 3},
+    }
+    return manifest, summary
+
+
+def _text(*runs: tuple[dict[str, Any], dict[str, Any]], width: int = 80) -> str:
+    console = Console(width=width, force_terminal=False, color_system=None)
+    with console.capture() as capture:
+        console.print(results_table(runs))
+    return capture.get()
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_plain_terminal_shows_every_figure_whole(width: int) -> None:
+    text = _text(_run(n=4, failed=1, method="sense"), width=width)
+    assert max(map(len, text.splitlines())) <= width
+    for piece in (
+        "gsm8k-mini", "smollm2-135m", "4 of 5", "sense", "sen ", "+ soft_gated", "lossy", "3.50", "[3.11,13.95]",
+        "8.38", "0.40/0.45", "[0.20,0.60]", "accuracy", "n=5, 3 cut", "12% same", "distinct-4", "0.33*/0.62",
+    ):  # fmt: skip
+        assert piece in text, piece
+
+
+def test_looping_text_gets_a_note_in_words() -> None:
+    assert "the text repeats itself" in " ".join(_text(_run()).split())
+    clean = _text(_run(distinct=0.6))
+    assert "*" not in clean
+    assert "repeats" not in clean
+
+
+def test_notes_are_given_once_and_only_when_they_apply() -> None:
+    text = " ".join(_text(_run(), _run(method="pld", verifier="exact", guarantee="exact")).split())
+    assert text.count(LONG) == 1
+    assert text.count("lossy: the output may differ") == 1
+    assert "failed prompts" not in text
+    assert "failed prompts are in no figure but quality" in " ".join(_text(_run(failed=1)).split())
+    assert "lossy" not in _text(_run(guarantee="exact"))
+
+
+def test_lossless_verdicts_are_shown_when_not_all_are_identical() -> None:
+    text = _text(_run(guarantee="exact", lossless={"identical": 3, "near_tie": 1, "mismatch": 1}))
+    assert "1 near-tie" in text
+    assert "1 MISMATCH" in text
+    assert "near-tie" not in _text(_run(guarantee="exact", lossless={"identical": 5, "near_tie": 0, "mismatch": 0}))
+
+
+def test_raw_names_are_shown_whole_and_are_no_markup() -> None:
+    text = _text(_run(model="org/[bold]a-very-long-name-1.5[/bold]"))
+    width = text.splitlines()[1].index("method")
+    cells = "".join(line[:width].strip() for line in text.splitlines())
+    assert "org/[bold]a-very-long-name-1.5[/bold]" in cells
+
+
+def test_missing_figures_are_dashes() -> None:
+    manifest, summary = _run(n=0, failed=5)
+    nothing = {"value": None, "low": None, "high": None}
+    distinct = {"method": None, "baseline": None}
+    summary |= {"speedup": nothing, "tau": nothing, "identical_share": None, "distinct_n": distinct}
+    text = _text((manifest, summary))
+    assert "0 of 5" in text
+    assert "-/-" in text
