@@ -1,0 +1,1 @@
+"""Entry points: each file is one command."""
