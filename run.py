@@ -26,10 +26,10 @@ def experiment(settings: Settings) -> Outcome:
 
 
 def main() -> int:
-    """Run the jobs of the command line; after a sweep, show all their rows in one table."""
+    """Run the jobs of the command line and show the rows of all that finished in one table."""
     launch = Launch(experiment)
     code = launch()
-    if len(launch.results) > 1:
+    if launch.results:
         Console().print(results_table([(outcome.manifest, outcome.summary) for outcome in launch.results]))
     return max([code, *(outcome.exit_code for outcome in launch.results)])
 

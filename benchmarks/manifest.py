@@ -43,6 +43,9 @@ def build_manifest(pipeline: Pipeline, corpus: Corpus) -> dict[str, Any]:
     """Return the content of manifest.json."""
     settings, model = pipeline.settings, pipeline.model.model
     config = resolved(asdict(settings), str(model.device), dtype_name(model.dtype))
+    if pipeline.store is None:
+        # A store that is not used cannot change a figure, so it must not make another run of the same thing.
+        config["datastore"] = None
     return {
         "format": FORMAT,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),

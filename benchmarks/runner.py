@@ -17,7 +17,6 @@ from benchmarks.progress import RunProgress
 from benchmarks.results import RunFolder
 from benchmarks.scoring import metric_named
 from benchmarks.summary import summarise
-from benchmarks.table import results_table
 from corpora.corpus import Corpus
 from corpora.example import Example
 
@@ -53,7 +52,7 @@ class Outcome:
 
 
 def run_benchmark(pipeline: Pipeline, corpus: Corpus, console: Console | None = None) -> Outcome:
-    """Measure a pipeline on every prompt of a corpus, write the result files and show the row.
+    """Measure a pipeline on every prompt of a corpus and write the result files.
 
     A prompt that raises is written down as failed and the rest goes on. Finished prompts of an earlier, interrupted
     run are kept; a finished run is not run again.
@@ -74,7 +73,6 @@ def run_benchmark(pipeline: Pipeline, corpus: Corpus, console: Console | None = 
             outcome = Outcome(folder, manifest, _run(pipeline, corpus, folder, manifest, console))
         else:
             outcome = Outcome(folder, folder.manifest() or manifest, finished, reused=True)
-    console.print(results_table([(outcome.manifest, outcome.summary)]))
     where = "finished before, kept" if outcome.reused else "written"
     console.print(f"results {where}: {folder.path}", markup=False, highlight=False, soft_wrap=True)
     return outcome

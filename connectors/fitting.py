@@ -10,8 +10,8 @@ from primitives.contract import Bools, Context, DraftTree, Floats, Verifier
 def fit(tree: DraftTree, context: Context, verifier: Verifier, max_nodes: int) -> DraftTree:
     """Return the tree that is worth a forward: pending token in, hopeless nodes out, at most `max_nodes` nodes.
 
-    Level-1 nodes that the verifier cannot accept are cut with all below them, since the logits that judge them are known
-    already; so are nodes deeper than the tokens that can still be committed.
+    Level-1 nodes that the verifier cannot accept are cut with all below them, since the logits that judge them are
+    known already; so are nodes deeper than the tokens that can still be committed.
     """
     hopeful = tree.depths <= context.budget
     first = np.flatnonzero(tree.parents < 0)
@@ -36,7 +36,7 @@ def _with_pending(tree: DraftTree, pending: int) -> DraftTree:
 
 
 def _within(tree: DraftTree, pending: int, max_nodes: int) -> DraftTree:
-    """Keep the pending token and the best nodes, with every node's ancestors; ties go to the shallower, then the earlier."""
+    """Keep the pending token and the best nodes, each with its ancestors; of equals the shallower, then the earlier."""
     if len(tree) <= max_nodes:
         return tree
     worth = _worth(tree)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from connectors.settings import DecodeSettings
 from connectors.stopping import before_stop, eos_cut, stop_cut
 from connectors.trace import Finish
 from primitives.contract import Ints
@@ -63,7 +62,7 @@ class Output:
         return view
 
     def ends_with(self, pending: int) -> bool:
-        """Return whether the text is over once the pending token is in it, so that nothing needs to be asked after it."""
+        """Return whether the text is over once the pending token is in it, so that nothing is left to ask."""
         return self.remaining == 1 or pending in self._eos_ids
 
     def extend(self, tokens: Ints) -> int:

@@ -81,8 +81,8 @@ def _identity(settings: Settings, model: LoadedModel, corpus: Corpus) -> dict[st
         "tokenizer": model.tokenizer_fingerprint,
         "dtype": str(model.model.dtype).removeprefix("torch."),
         "layer": LAYER,
-        "prompt": [settings.dataset.template, TEMPLATES_VERSION, settings.model.chat_template]
-        + [sorted(settings.model.template_kwargs.items())],
+        "template": [settings.dataset.template, TEMPLATES_VERSION],
+        "chat": [settings.model.chat_template, settings.model.template_kwargs],
         "corpus": corpus.fingerprint,
         "kind": store.kind,
         "max_new_tokens": store.max_new_tokens,
@@ -117,7 +117,9 @@ def _own_answers(
 ) -> list[Ints]:
     """Return the model's greedy answers, batch by batch; finished batches of an interrupted build are kept."""
     size = settings.datastore.batch_size
-    parts = {key: identity[key] for key in ("model", "tokenizer", "dtype", "prompt", "corpus", "max_new_tokens")}
+    parts = {
+        key: identity[key] for key in ("model", "tokenizer", "dtype", "template", "chat", "corpus", "max_new_tokens")
+    }
     folder = cache_folder(settings) / "answers" / f"{corpus.name}-{settings.model.name}-{_short_hash([parts, size])}"
     folder.mkdir(parents=True, exist_ok=True)
     # Prompts of one length share a batch, so that little of it is padding.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import torch
 
 from connectors.connector import Connector
 from connectors.trace import Generation
@@ -22,6 +25,8 @@ from primitives.verification.exact import ExactVerifier
 
 # Nodes that a forward takes at little more than the price of one: docs/fidelity.md, "Node budget".
 DEFAULT_MAX_NODES: Final = {"cpu": 24, "cuda": 64}
+
+_LOADED: dict[str, LoadedModel] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +93,7 @@ def assemble(settings: Settings) -> Pipeline:
     """Load the model, prepare the store if the drafter searches one, and join drafter, verifier and target."""
     validate(settings)
     device = resolve_device(settings.device)
-    model = load_model(settings.model, device, resolve_dtype(settings.dtype, device), cache_folder(settings))
+    model = _model(settings, device)
     target = CausalLMTarget(model.model)
     store = prepare_store(settings, model) if needs_store(settings) else None
     resources = {"store": store, "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
@@ -97,11 +102,22 @@ def assemble(settings: Settings) -> Pipeline:
     max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[device.type]
 
     def decode(ids: Sequence[int]) -> str:
-        return str(model.tokenizer.decode(ids, skip_special_tokens=True))
+        return str(model.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     connector = Connector(target, drafter, verifier, decode, max_nodes)
     baseline = Connector(target, EmptyDrafter(), ExactVerifier(), decode, max_nodes)
     return Pipeline(settings, model, target, connector, baseline, store, verifier.guarantee)
+
+
+def _model(settings: Settings, device: torch.device) -> LoadedModel:
+    """Return the model, loaded once for the jobs of a sweep that follow each other with the same one."""
+    dtype, cache = resolve_dtype(settings.dtype, device), cache_folder(settings)
+    key = repr((settings.model, device, dtype, cache))
+    if key not in _LOADED:
+        # A sweep over models must not hold two at a time.
+        _LOADED.clear()
+        _LOADED[key] = load_model(settings.model, device, dtype, cache)
+    return _LOADED[key]
 
 
 def _knobs(config: dict[str, Any]) -> dict[str, Any]:
@@ -112,6 +128,6 @@ def _quoted(value: object) -> str:
     """Return a value as Hydra's grammar takes it unchanged, whatever characters it holds."""
     if not isinstance(value, str):
         return "null" if value is None else str(value)
-    return (
-        "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'" if set(value) & set(" ,=#{}[]()'\"\\:%@") else value
-    )
+    if re.fullmatch(r"[A-Za-z0-9_./+-]+", value):
+        return value
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

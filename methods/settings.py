@@ -109,6 +109,8 @@ def _place_problems(settings: Settings) -> Iterator[str]:
         yield str(error)
     if settings.model.path is not None and not Path(settings.model.path).expanduser().exists():
         yield f"model.path is '{settings.model.path}', which does not exist: give a model folder or a .gguf file"
+    if settings.datastore.path is not None and not Path(settings.datastore.path).expanduser().is_dir():
+        yield f"datastore.path is '{settings.datastore.path}', which is no folder: leave it null to build a store"
     if settings.dataset.path is not None and not (Path(settings.dataset.path).expanduser() / "test.jsonl").is_file():
         yield (
             f"dataset.path is '{settings.dataset.path}', where there is no test.jsonl: give a folder that holds "
@@ -140,10 +142,11 @@ def _knob_problems(registry: Registry[T], config: Mapping[str, Any]) -> Iterator
         if not _fits(knobs[key], hints.get(key, Any)):
             bad.append(key)
             yield f"{registry.kind}.{key} must be {_words(hints[key])}, got {knobs[key]!r}"
-    needed = {key for key, parameter in parameters.items() if parameter.default is parameter.empty}
-    if not bad and needed <= knobs.keys():
+    if not bad:
+        # Constructors only look at knobs; what the house provides (a store, say) is not there yet.
+        absent = {key: None for key, parameter in parameters.items() if parameter.default is parameter.empty}
         try:
-            registry.build(name, knobs, {})
+            registry.build(name, knobs, absent)
         except ValueError as error:
             yield str(error)
 

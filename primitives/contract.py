@@ -112,10 +112,10 @@ class DraftTree:
         ids = np.where(new, np.cumsum(new).reshape(grid.shape) - 1, PAD)
         ids = np.maximum.accumulate(ids, axis=0)
         above = np.concatenate([np.full((len(grid), 1), PAD), ids[:, :-1]], axis=1)
-        scores = None
+        scores: Floats | None = None
         if weights is not None:
-            spread = np.broadcast_to(np.asarray(weights, float)[order, None], grid.shape)
-            scores = np.bincount(ids[real], weights=spread[real], minlength=int(new.sum()))
+            spread = np.broadcast_to(np.asarray(weights, np.float64)[order, None], grid.shape)
+            scores = np.bincount(ids[real], weights=spread[real], minlength=int(new.sum())).astype(np.float64)
         return cls(grid[new], above[new], scores=scores)
 
     def __len__(self) -> int:
@@ -176,7 +176,7 @@ class DraftTree:
         """
         if chosen.all():
             return self
-        chosen = ~(self.ancestor_mask & ~chosen).any(1)
+        chosen = np.logical_not((self.ancestor_mask & ~chosen).any(axis=1))
         renumber = np.cumsum(chosen) - 1
         parents = self.parents[chosen]
         return DraftTree(
@@ -192,8 +192,8 @@ class DraftTree:
 class TargetView:
     """What the target says about a tree: row 0 after the committed text, row i+1 after node i.
 
-    Node i is judged by the row of its parent, ``tree.rows[i]``. The view of a prefill has one logits row, after the last
-    token, and one hidden row for every token of the prompt.
+    Node i is judged by the row of its parent, ``tree.rows[i]``. The view of a prefill has one logits row, after the
+    last token, and one hidden row for every token of the prompt.
 
     Attributes:
         logits: [n+1, V], before any softmax, in the target's dtype.
@@ -262,7 +262,7 @@ class Drafter(ABC):
         """Return a tree over the committed text; level 1 competes with the pending token for the same position."""
 
     def observe(self, committed: Ints, view: TargetView) -> None:  # noqa: B027 - optional hook
-        """Learn what a pass committed: int64[c] tokens, and a view of c+1 rows (row 0 before, row i+1 after token i)."""
+        """Learn what a pass committed: int64[c] tokens, and their view (row 0 before them, row i+1 after token i)."""
 
     def finish(self) -> None:  # noqa: B027 - optional hook
         """End the sequence and drop what belongs to it."""
@@ -287,8 +287,8 @@ class Verifier(ABC):
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
         """Return bool[k]: which of int64[k] level-1 tokens could be accepted, given the [V] logits before them.
 
-        Level-1 nodes are judged by logits that are known before the forward, so those that cannot win are cut first. The
-        default keeps the target's own choice only, which is right for every exact verifier.
+        Level-1 nodes are judged by logits that are known before the forward, so those that cannot win are cut first.
+        The default keeps the target's own choice only, which is right for every exact verifier.
         """
         return tokens == int(logits.argmax())
 

@@ -73,7 +73,7 @@ class Registry(Generic[T]):
             resources: what the house can provide ("store", "eos_ids", ...); only what is asked for is passed on.
 
         Raises:
-            ValueError: an unknown name or knob, a value that the primitive refuses, or a needed resource that is missing.
+            ValueError: an unknown name or knob, or a value that the primitive refuses.
         """
         cls = self.get(name)
         parameters = inspect.signature(cls).parameters
@@ -81,7 +81,11 @@ class Registry(Generic[T]):
             if knob not in parameters or knob in resources:
                 allowed = [p for p in parameters if p not in resources]
                 raise ValueError(f"{self.kind} '{name}' has no setting '{knob}': {nearest(knob, allowed)}")
-        return cls(**knobs, **{key: value for key, value in resources.items() if key in parameters})
+        given = {**knobs, **{key: value for key, value in resources.items() if key in parameters}}
+        missing = [key for key, part in parameters.items() if part.default is part.empty and key not in given]
+        if missing:
+            raise ValueError(f"{self.kind} '{name}' needs {', '.join(missing)}, and nothing provides it")
+        return cls(**given)
 
     def asks_for(self, name: str, resource: str) -> bool:
         """Return whether the constructor of `name` takes the resource."""

@@ -80,12 +80,13 @@ class HiddenStateStore:
             )
         if not np.isfinite(key).all():
             raise ValueError("a query holds NaN or infinity; the target's hidden state is broken")
-        similarities, ids = self.index.search(key[None], min(count, len(self))) if len(self) else ([[]], [[]])
-        found = np.asarray(ids[0]) >= 0
-        return np.asarray(similarities[0])[found], np.asarray(ids[0], np.int64)[found]
+        similarities, ids = self.index.search(key[None], min(count, len(self)))
+        # FAISS fills up with -1 what the probed lists could not give.
+        found = ids[0] >= 0
+        return similarities[0][found], ids[0][found]
 
     def continuations(self, ids: Ints, length: int) -> Ints:
-        """Return int64[m, length]: the tokens that keys predicted and what followed, padded with -1 at a document's end."""
+        """Return int64[m, length]: the token each key predicted and what followed, -1 behind the document's end."""
         places = ids[:, None] + np.arange(length)
         ends = self.offsets[np.searchsorted(self.offsets, ids, side="right")]
         inside = places < ends[:, None]

@@ -54,4 +54,4 @@ class Projection:
         """Return float32[n, d] keys of unit length for float32[n, h] states; a state of length zero stays zero."""
         keys = states @ self.matrix + self.offset
         length = np.sqrt(np.einsum("nd,nd->n", keys, keys))[:, None]
-        return keys / np.where(length > 0, length, 1)
+        return np.asarray(keys / np.where(length > 0, length, 1), np.float32)

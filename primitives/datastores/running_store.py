@@ -25,10 +25,6 @@ class RunningStore:
     def __len__(self) -> int:
         return self._length
 
-    def clear(self) -> None:
-        """Forget the sequence."""
-        self._length = 0
-
     def extend(self, tokens: Ints, hidden: torch.Tensor) -> None:
         """Add int64[c] tokens and the [c, h] states that predicted them."""
         stop = self._length + len(tokens)

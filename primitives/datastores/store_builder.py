@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from math import isqrt
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import faiss
 import numpy as np
@@ -31,7 +31,7 @@ class StoreBuilder:
     Args:
         total: tokens of all documents together, which sizes the index.
         dim: key dimensions.
-        kind: "ivf_pq", "flat" (exact inner product), or "auto": IVF-PQ from the number of keys on that its training needs.
+        kind: "ivf_pq", "flat" (exact inner product), or "auto": IVF-PQ where there are keys enough to train it.
 
     Raises:
         ValueError: IVF-PQ asked for with fewer keys than its training needs.
@@ -76,7 +76,7 @@ class StoreBuilder:
         offsets = np.cumsum([0, *map(len, self._documents)], dtype=np.int64)
         return HiddenStateStore(self._projection, self.index, tokens, offsets)
 
-    def _empty_index(self) -> faiss.Index:
+    def _empty_index(self) -> Any:
         if self.kind == "flat":
             return faiss.IndexFlatIP(self.dim)
         lists = 4 * isqrt(self.total)

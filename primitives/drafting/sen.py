@@ -35,7 +35,6 @@ class SemanticDrafter(Drafter):
         prompt_in_dynamic: whether the running sequence includes the prompt.
         require_hit: keep only candidates that begin with the pending token (DReSD's filter; SENSE "w/o SEN").
         sharpness: how fast a neighbour's weight in the node scores falls with its distance.
-        miss_weight: what a neighbour that misses the pending token counts in the node scores.
 
     Raises:
         ValueError: a count below 1, a negative weight, or both stores off.
@@ -52,10 +51,9 @@ class SemanticDrafter(Drafter):
         beta: float = 0.1,
         static: bool = True,
         dynamic: bool = True,
-        prompt_in_dynamic: bool = False,
+        prompt_in_dynamic: bool = True,
         require_hit: bool = False,
         sharpness: float = 20.0,
-        miss_weight: float = 1.0,
     ) -> None:
         counts = {
             "candidates": candidates,
@@ -70,7 +68,6 @@ class SemanticDrafter(Drafter):
             ("alpha", alpha),
             ("beta", beta),
             ("sharpness", sharpness),
-            ("miss_weight", miss_weight),
         ):
             if weight < 0:
                 raise ValueError(f"drafter 'sen': {name}={weight} is out of range; it must not be negative")
@@ -88,12 +85,11 @@ class SemanticDrafter(Drafter):
         self.prompt_in_dynamic = prompt_in_dynamic
         self.require_hit = require_hit
         self.sharpness = sharpness
-        self.miss_weight = miss_weight
-        self._running = RunningStore(store.projection)
+        self._running: RunningStore
 
     def start(self, prompt: Ints, view: TargetView) -> None:
         """Begin an empty running store, or one that holds the prompt."""
-        self._running.clear()
+        self._running = RunningStore(self.store.projection)
         if self.dynamic and self.prompt_in_dynamic:
             self._running.extend(prompt[1:], view.hidden[:-1])
 
@@ -106,7 +102,7 @@ class SemanticDrafter(Drafter):
             similarity, found, hit = similarity[hit], found[hit], hit[hit]
         if not len(found):
             return DraftTree.empty()
-        weights = np.exp(self.sharpness * (similarity - similarity.max())) * np.where(hit, 1.0, self.miss_weight)
+        weights = np.exp(self.sharpness * (similarity - similarity.max()))
         grid, score, weights = _distinct(found, self.alpha * hit + self.beta * similarity, weights)
         best = np.argsort(-score, kind="stable")[: self.candidates]
         return DraftTree.from_grid(grid[best], weights[best])
@@ -118,14 +114,15 @@ class SemanticDrafter(Drafter):
 
     def _search(self, key: Keys) -> tuple[Floats, Ints]:
         """Return similarities float[m] and continuations int64[m, length] from both stores, empty ones left out."""
-        similarities, grids = [np.empty(0)], [np.empty((0, self.length), np.int64)]
+        similarities: list[Floats] = [np.empty(0)]
+        grids: list[Ints] = [np.empty((0, self.length), np.int64)]
         for used, store, count in (
             (self.static, self.store, self.neighbours),
             (self.dynamic, self._running, self.dynamic_neighbours),
         ):
             if used:
                 near, ids = store.search(key, count)
-                similarities.append(near)
+                similarities.append(near.astype(np.float64))
                 grids.append(store.continuations(ids, self.length))
         return np.concatenate(similarities), np.concatenate(grids)
 
@@ -138,6 +135,6 @@ def _distinct(grid: Ints, score: Floats, weights: Floats) -> tuple[Ints, Floats,
     covered = ((grid[:-1] == grid[1:]) | (grid[:-1] == PAD)).all(1)
     group = np.concatenate([[0], np.cumsum(~covered)])
     last = np.flatnonzero(np.concatenate([~covered, [True]]))
-    best = np.full(len(last), -np.inf)
+    best: Floats = np.full(len(last), -np.inf)
     np.maximum.at(best, group, score)
-    return grid[last], best, np.bincount(group, weights=weights)
+    return grid[last], best, np.bincount(group, weights=weights).astype(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +34,8 @@ def greedy_answers(
         ids[row, longest - len(prompt) :] = prompt
         mask[row, longest - len(prompt) :] = 1
     layers = model.config.get_text_config().num_hidden_layers
-    output = model.generate(
+    generate: Any = model.generate  # transformers types it as a tensor
+    output = generate(
         input_ids=torch.from_numpy(ids).to(model.device),
         attention_mask=torch.from_numpy(mask).to(model.device),
         max_new_tokens=max_new_tokens,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ class CausalLMTarget(Target):
         refuse_uncroppable(config)
         self.model = model
         self.device = model.device
-        self.vocab_size = model.get_input_embeddings().num_embeddings
+        self.vocab_size = cast(torch.nn.Embedding, model.get_input_embeddings()).num_embeddings
         self.eos_ids = frozenset(configured_eos(model) if eos_ids is None else eos_ids)
         self.max_positions = getattr(config, "max_position_embeddings", None)
         self.cache = PooledCache(config.num_hidden_layers)
@@ -58,10 +58,12 @@ class CausalLMTarget(Target):
             raise RuntimeError("a target must prefill a prompt before it verifies a tree")
         if self._view is not None:
             self.cache.truncate(self.cache.length - (len(self._view.logits) - 1))
+            self._view = None
         logits, hidden = self._forward(tree.tokens, **self._tree_arguments(tree))
         self._view = TargetView(torch.cat([self._last.logits, logits]), torch.cat([self._last.hidden, hidden]))
         return self._view
 
+    @torch.inference_mode()
     def commit(self, path: Ints) -> None:
         """Make the nodes of a root path of the last verified tree part of the text, drop all others."""
         if self._view is None:
@@ -80,7 +82,7 @@ class CausalLMTarget(Target):
 
     @torch.inference_mode()
     def teacher_forced(self, ids: Ints) -> TargetView:
-        """Return logits and hidden states after every one of int64[T] ids, in a forward of their own without a cache."""
+        """Return logits and hidden states after each of int64[T] ids, in a forward of their own without a cache."""
         logits, hidden = self._forward(ids, cache=None, logits_to_keep=0)
         return TargetView(logits, hidden)
 
@@ -99,8 +101,8 @@ class CausalLMTarget(Target):
         """Return logits [rows, V] and final hidden states [n, h] of int64[n] ids behind what the cache holds."""
         cache = arguments.pop("cache", self.cache)
         caught: list[torch.Tensor] = []
-        # The hidden state after the last norm is what the decoder hands to the output embedding; catching it there spares
-        # output_hidden_states, which would keep every layer's.
+        # The hidden state after the last norm is what the decoder hands to the output embedding; catching it there
+        # spares output_hidden_states, which would keep every layer's.
         handle = self._decoder.register_forward_hook(lambda _m, _i, output: caught.append(output.last_hidden_state))
         try:
             output = self.model(

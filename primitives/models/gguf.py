@@ -18,8 +18,8 @@ from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
 from transformers.utils.quantization_config import GgufConfig
 
 from primitives.models.fingerprint import PROBE
-from primitives.publish import published
 from primitives.models.wording import brief
+from primitives.publish import published
 
 FORMAT = 1  # of the converted folder; a new number makes every cached one be written anew
 REMEDY = "take another file, or set model.path to the model's folder as it is on the hub"

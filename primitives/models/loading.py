@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils.logging import disable_progress_bar
 
 from primitives.models import embedded
 from primitives.models.fingerprint import model_fingerprint, tokenizer_fingerprint
@@ -83,6 +85,8 @@ def load_model(settings: ModelSettings, device: torch.device, dtype: torch.dtype
     Raises:
         ValueError: it cannot be had, is no causal language model, or lacks weights or a chat template.
     """
+    if not sys.stderr.isatty():
+        disable_progress_bar()
     folder, source = model_folder(settings, cache_dir)
     _check_architecture(folder, source)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)

@@ -15,8 +15,8 @@ def refuse_uncroppable(config: PreTrainedConfig) -> None:
         if type(layer) is not DynamicLayer:
             kind = type(layer).__name__.removesuffix("Layer")
             raise ValueError(
-                f"model type '{config.model_type}' keeps a {kind} cache in layer {index}, which cannot be rolled back after a "
-                "rejected draft; use a model with full attention in every layer"
+                f"model type '{config.model_type}' keeps a {kind} cache in layer {index}, which cannot be rolled back "
+                "after a rejected draft; use a model with full attention in every layer"
             )
 
 
@@ -85,7 +85,7 @@ class PooledLayer(CacheLayerMixin):
     is_sliding = False
 
     def __init__(self, cache: PooledCache, index: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.cache = cache
         self.index = index
 

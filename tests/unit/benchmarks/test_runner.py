@@ -10,6 +10,7 @@ from filelock import FileLock
 from rich.console import Console
 
 from benchmarks.runner import Outcome, run_benchmark
+from benchmarks.table import results_table
 from connectors.trace import Generation
 from corpora.corpus import Corpus
 
@@ -18,7 +19,9 @@ Make = Callable[..., Generation]
 
 def _run(pipeline: Any, corpus: Corpus) -> tuple[Outcome, str]:
     output = StringIO()
-    outcome = run_benchmark(pipeline, corpus, Console(file=output, width=100))
+    console = Console(file=output, width=100)
+    outcome = run_benchmark(pipeline, corpus, console)
+    console.print(results_table([(outcome.manifest, outcome.summary)]))
     return outcome, output.getvalue()
 
 

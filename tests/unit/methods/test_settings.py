@@ -38,6 +38,7 @@ def test_the_defaults_can_run() -> None:
         ("dataset.path=/nowhere/at/all", "dataset.path is '/nowhere/at/all', where there is no test.jsonl"),
         ("model.path=/nowhere/at/all", "model.path is '/nowhere/at/all', which does not exist"),
         ("datastore.num_prompts=0", "datastore.num_prompts is 0; it must be at least 1"),
+        ("datastore.path=/nowhere/at/all", "datastore.path is '/nowhere/at/all', which is no folder"),
         ("datastore.pca_dim=0", "datastore.pca_dim is 0"),
         ("datastore.index=ivfpq", "datastore.index is 'ivfpq': did you mean 'ivf_pq'?"),
         ("datastore.kind=odd", "datastore.kind is 'odd': did you mean 'ood'? Allowed: id, none, ood"),
