@@ -13,6 +13,7 @@ from connectors.output import Output
 from connectors.settings import DecodeSettings
 from connectors.trace import Generation, PassRecord, Trace
 from primitives.contract import Context, Drafter, DraftTree, Ints, Target, TargetView, Verdict, Verifier
+from primitives.statistics import greedy_choice
 
 
 class Connector:
@@ -47,7 +48,7 @@ class Connector:
         least one token. When it is EOS, or the last one of the budget, it is emitted without a pass.
 
         Raises:
-            ValueError: an empty prompt, ids outside the vocabulary, or a prompt that leaves no room for an output.
+            ValueError: an empty prompt, ids outside the vocabulary, or no room for an output.
         """
         ids = np.asarray(prompt, np.int64)
         output = Output(ids, self._budget(ids, settings), self.target.eos_ids, settings.stop, self.decode)
@@ -66,7 +67,7 @@ class Connector:
 
     def _decode(self, output: Output, state: TargetView, clock: Clock, trace: Trace, rng: torch.Generator) -> None:
         """Run passes until the text ends; `state` is the view of one row after the committed text."""
-        pending = int(state.logits[0].argmax())
+        pending = _choose(state.logits[0], None, rng)
         while not output.ends_with(pending):
             context = Context(output.with_pending(pending), state.logits[0], state.hidden[0], output.remaining)
             proposal = self.drafter.propose(context)
@@ -78,10 +79,12 @@ class Connector:
             judge_ms = clock.lap()
             path = self._commit(tree, view, verdict, output)
             state = TargetView(view.logits[_row(path)], view.hidden[_row(path)])
+            # Not context.pending: the context's tokens are a view into the buffer that the commit has written to.
+            own = pending
             pending = _choose(state.logits[0], verdict.residual if len(path) == len(verdict.path) else None, rng)
             commit_ms = clock.lap()
             laps = (draft_ms, verify_ms, judge_ms, commit_ms)
-            trace.passes.append(_record(proposal, tree, path, verdict, context.pending, laps))
+            trace.passes.append(_record(proposal, tree, path, verdict, own, laps))
             if output.finish:
                 return
         output.extend(np.array([pending]))
@@ -99,10 +102,13 @@ class Connector:
 
     def _budget(self, ids: Ints, settings: DecodeSettings) -> int:
         limit, size = self.target.max_positions, self.target.vocab_size
+        if settings.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens is {settings.max_new_tokens}; it must be at least 1")
         if not len(ids):
             raise ValueError("the prompt is empty; give at least one token")
         if ids.min() < 0 or ids.max() >= size:
-            raise ValueError(f"the prompt holds token id {ids.max()}, the model's vocabulary ends at {size - 1}")
+            wrong = ids[(ids < 0) | (ids >= size)][0]
+            raise ValueError(f"the prompt holds token id {wrong}, but the model's ids go from 0 to {size - 1}")
         if limit is not None and len(ids) >= limit:
             raise ValueError(
                 f"the prompt has {len(ids)} tokens and the model takes {limit} positions, which leaves no room for an "
@@ -121,7 +127,7 @@ def _choose(logits: torch.Tensor, residual: torch.Tensor | None, rng: torch.Gene
     """Return the next pending token: a draw from the residual if the verifier left one, else the greedy choice."""
     if residual is not None:
         return int(torch.multinomial(residual.cpu(), 1, generator=rng))
-    return int(logits.argmax())
+    return int(greedy_choice(logits[None])[0])
 
 
 def _record(
@@ -132,8 +138,8 @@ def _record(
     pending: int,
     laps: tuple[float, float, float, float],
 ) -> PassRecord:
-    leaf_depths = (proposal.paths >= 0).sum(1)
-    own = int(tree.tokens[path[0]] == pending)
+    leaf_depths = proposal.depths[proposal.leaves]
+    undrafted = int(tree.tokens[path[0]] == pending)
     return PassRecord(
         candidates=len(leaf_depths),
         candidate_tokens=int(leaf_depths.sum()),
@@ -141,7 +147,7 @@ def _record(
         nodes=len(tree),
         depth=int(tree.depths.max()),
         proposed=len(tree) - 1,
-        accepted=len(path) - own,
+        accepted=len(path) - undrafted,
         committed=len(path),
         pathways=verdict.pathways[: len(path)].tolist(),
         draft_ms=laps[0],

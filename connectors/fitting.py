@@ -14,10 +14,9 @@ def fit(tree: DraftTree, context: Context, verifier: Verifier, max_nodes: int) -
     known already; so are nodes deeper than the tokens that can still be committed.
     """
     hopeful = tree.depths <= context.budget
-    first = np.flatnonzero(tree.parents < 0)
-    lost = first[~verifier.admits(tree.tokens[first], context.logits)]
-    lost = lost[tree.tokens[lost] != context.pending]
-    if len(lost):
+    rivals = np.flatnonzero((tree.parents < 0) & (tree.tokens != context.pending))
+    if len(rivals):
+        lost = rivals[~verifier.admits(tree.tokens[rivals], context.logits)]
         hopeful &= ~tree.ancestor_mask[:, lost].any(1)
     return _within(_with_pending(tree.keep(hopeful), context.pending), context.pending, max_nodes)
 

@@ -22,8 +22,9 @@ def stop_cut(ids: Sequence[int], fresh: int, stop: Sequence[str], decode: Callab
         stop: stop strings, none empty.
         decode: turns ids into text.
     """
-    if not stop or not _found(decode(ids), stop):
+    if not stop:
         return None
+    # Token by token: a later token may change the text of the earlier ones (cleaned blanks, joined bytes).
     for keep in range(len(ids) - fresh + 1, len(ids) + 1):
         if _found(decode(ids[:keep]), stop):
             return keep

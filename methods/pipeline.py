@@ -128,6 +128,6 @@ def _quoted(value: object) -> str:
     """Return a value as Hydra's grammar takes it unchanged, whatever characters it holds."""
     if not isinstance(value, str):
         return "null" if value is None else str(value)
-    if re.fullmatch(r"[A-Za-z0-9_./+-]+", value):
-        return value
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    # In Hydra's quotes a backslash stands for itself unless it comes before a quote.
+    escaped = re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), value)
+    return f"'{escaped}'"

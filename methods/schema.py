@@ -48,7 +48,7 @@ class DatastoreSettings:
     kind: str = "id"
     num_prompts: int = 512
     max_new_tokens: int = 256
-    batch_size: int = 16
+    batch_size: int = 32
     pca_dim: int = 64
     index: str = "auto"
     path: str | None = None

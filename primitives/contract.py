@@ -143,11 +143,16 @@ class DraftTree:
         return mask
 
     @cached_property
+    def leaves(self) -> Ints:
+        """int64[P], the nodes without children."""
+        childless = np.ones(len(self), bool)
+        childless[self.parents[self.parents >= 0]] = False
+        return np.flatnonzero(childless)
+
+    @cached_property
     def paths(self) -> Ints:
         """int64[P, L], the node ids of each root-to-leaf path, padded at the end with -1, in order of the leaves."""
-        inner = np.zeros(len(self), bool)
-        inner[self.parents[self.parents >= 0]] = True
-        node = np.flatnonzero(~inner)
+        node = self.leaves
         grid = np.full((len(node), int(self.depths.max(initial=0))), PAD, np.int64)
         while (alive := node >= 0).any():
             grid[np.flatnonzero(alive), self.depths[node[alive]] - 1] = node[alive]
@@ -208,8 +213,8 @@ class TargetView:
     def select(self, rows: Ints) -> TargetView:
         """Return the view of some rows only."""
         index = torch.from_numpy(rows).to(self.logits.device)
-        features = None if self.features is None else self.features[index]
-        return TargetView(self.logits[index], self.hidden[index], features)
+        features = None if self.features is None else self.features.index_select(0, index)
+        return TargetView(self.logits.index_select(0, index), self.hidden.index_select(0, index), features)
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,6 +80,8 @@ class HiddenStateStore:
             )
         if not np.isfinite(key).all():
             raise ValueError("a query holds NaN or infinity; the target's hidden state is broken")
+        if not len(self):
+            return np.empty(0, np.float32), np.empty(0, np.int64)
         similarities, ids = self.index.search(key[None], min(count, len(self)))
         # FAISS fills up with -1 what the probed lists could not give.
         found = ids[0] >= 0

@@ -14,6 +14,8 @@ def longest_accepted(tree: DraftTree, accepted: Bools) -> Ints:
         tree: n nodes.
         accepted: bool[n], whether each node passes on its own.
     """
+    if tree.is_chain:
+        return np.arange(np.logical_and.accumulate(accepted).sum())
     reached = ~(tree.ancestor_mask & ~accepted).any(1)
     if not reached.any():
         return np.empty(0, np.int64)

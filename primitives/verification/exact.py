@@ -7,8 +7,8 @@ import torch
 
 from primitives.contract import DraftTree, TargetView, Verdict, Verifier
 from primitives.registry import VERIFIERS
+from primitives.statistics import greedy_choice
 from primitives.verification._paths import longest_accepted
-from primitives.verification._statistics import greedy_choice
 
 
 @VERIFIERS.register("exact")

@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from primitives.contract import Bools, DraftTree, Floats, Ints, Pathway, TargetView, Verdict, Verifier
 from primitives.registry import VERIFIERS, nearest
-from primitives.verification._statistics import greedy_choice, normalised_entropy, within_top
+from primitives.statistics import greedy_choice, normalised_entropy, within_top
 
 ALIGNMENTS = ("centered", "forward", "causal")
 BORDERS = ("mismatch", "match", "valid")
