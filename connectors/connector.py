@@ -104,6 +104,8 @@ class Connector:
         limit, size = self.target.max_positions, self.target.vocab_size
         if settings.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens is {settings.max_new_tokens}; it must be at least 1")
+        if settings.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens is {settings.max_new_tokens}; it must be at least 1")
         if not len(ids):
             raise ValueError("the prompt is empty; give at least one token")
         if ids.min() < 0 or ids.max() >= size:

@@ -63,7 +63,9 @@ def prepare_store(settings: Settings, model: LoadedModel) -> HiddenStateStore:
     """
     corpus = load_corpus(settings.dataset, "train", at_most=settings.datastore.num_prompts)
     identity = _identity(settings, model, corpus)
-    words = f"method={settings.method.name} model={settings.model.name} dataset={settings.dataset.name}"
+    model_word = f"model.path={settings.model.path}" if settings.model.path else f"model={settings.model.name}"
+    rows_word = f" dataset.path={settings.dataset.path}" if settings.dataset.path else ""
+    words = f"method={settings.method.name} {model_word} dataset={settings.dataset.name}{rows_word}"
     rebuild = f"python -m scripts.prepare {words} datastore={settings.datastore.kind} builds one"
     if settings.datastore.path is not None:
         return open_store(Path(settings.datastore.path).expanduser(), identity, rebuild)
@@ -171,7 +173,7 @@ def _index(
     )
     pairs = [(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True) if len(answer)]
     with TokenProgress("keys of the store", len(pairs)) as progress:
-        for batch in _batches(pairs):
+        for batch in batches(pairs):
             texts = [np.concatenate(pair) for pair in batch]
             for (prompt, answer), states in zip(batch, hidden_states(model.model, texts), strict=True):
                 # The state of the token before predicts a token, so an answer's states begin at the prompt's last one.
@@ -180,7 +182,7 @@ def _index(
     return builder.finish()
 
 
-def _batches(pairs: Sequence[tuple[Ints, Ints]]) -> Iterator[list[tuple[Ints, Ints]]]:
+def batches(pairs: Sequence[tuple[Ints, Ints]]) -> Iterator[list[tuple[Ints, Ints]]]:
     """Yield the pairs in their order, as many at a time as one forward takes when padded to the longest."""
     batch: list[tuple[Ints, Ints]] = []
     longest = 0

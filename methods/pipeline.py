@@ -96,17 +96,24 @@ def assemble(settings: Settings) -> Pipeline:
     model = _model(settings, device)
     target = CausalLMTarget(model.model)
     store = prepare_store(settings, model) if needs_store(settings) else None
+    connector = connect(settings, model, target, store)
+    baseline = Connector(target, EmptyDrafter(), ExactVerifier(), connector.decode, connector.max_nodes)
+    return Pipeline(settings, model, target, connector, baseline, store, connector.verifier.guarantee)
+
+
+def connect(
+    settings: Settings, model: LoadedModel, target: CausalLMTarget, store: HiddenStateStore | None
+) -> Connector:
+    """Join the drafter and the verifier of these settings over a target that is there already."""
     resources = {"store": store, "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
     drafter = DRAFTERS.build(settings.drafter["name"], _knobs(settings.drafter), resources)
     verifier = VERIFIERS.build(settings.verifier["name"], _knobs(settings.verifier), resources)
-    max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[device.type]
 
     def decode(ids: Sequence[int]) -> str:
         return str(model.tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    connector = Connector(target, drafter, verifier, decode, max_nodes)
-    baseline = Connector(target, EmptyDrafter(), ExactVerifier(), decode, max_nodes)
-    return Pipeline(settings, model, target, connector, baseline, store, verifier.guarantee)
+    max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[target.device.type]
+    return Connector(target, drafter, verifier, decode, max_nodes)
 
 
 def _model(settings: Settings, device: torch.device) -> LoadedModel:

@@ -1,1 +1,1 @@
-"""Benchmarks of single parts. Each prints ratios of paired, interleaved runs in one process; run them on an idle machine."""
+"""Benchmarks of single parts: ratios of paired, interleaved runs in one process, for an idle machine."""
