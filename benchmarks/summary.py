@@ -91,10 +91,9 @@ def _speedup(base_time: Floats, base_tokens: Floats, time: Floats, tokens: Float
 
 
 def _overhead(ok: Sequence[Sample]) -> float | None:
-    forward = _sums(ok, "verify_ms")
-    return _ratio(
-        sum((_sums(ok, f"{part}_ms") for part in _PARTS if part != "verify"), np.zeros_like(forward)), forward
-    )
+    """Return the median over passes of (pass - target forward) / target forward: one hiccup does not move it."""
+    verify, *others = (_flat(ok, f"{part}_ms") for part in ("verify", "draft", "judge", "commit"))
+    return float(np.median(sum(others) / verify)) if len(verify) else None
 
 
 def _quality(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
