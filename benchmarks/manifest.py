@@ -43,6 +43,7 @@ def build_manifest(pipeline: Pipeline, corpus: Corpus) -> dict[str, Any]:
     """Return the content of manifest.json."""
     settings, model = pipeline.settings, pipeline.model.model
     config = resolved(asdict(settings), str(model.device), dtype_name(model.dtype))
+    config["connector"] = {"max_nodes": pipeline.connector.max_nodes}
     if pipeline.store is None:
         # A store that is not used cannot change a figure, so it must not make another run of the same thing.
         config["datastore"] = None
@@ -74,6 +75,7 @@ def build_manifest(pipeline: Pipeline, corpus: Corpus) -> dict[str, Any]:
         "git_commit": _git_commit(),
         "host": _host(model.device),
         "store_mb": _store_mb(pipeline),
+        **pipeline.notes,
     }
 
 

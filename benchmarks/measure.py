@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 Sample = dict[str, Any]
 
-_EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", "prefill_ms", "decode_ms", "score", "baseline")
+_TIMES = ("tokenise_ms", "prefill_ms", "decode_ms")
+_EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", *_TIMES, "score", "baseline")
 
 
 def prompt_ids(pipeline: Pipeline, example: Example) -> list[int]:
@@ -37,7 +39,9 @@ def measure(pipeline: Pipeline, example: Example, method_first: bool) -> Sample:
         example: the prompt.
         method_first: which of both goes first; alternate it, so that neither gains from its place.
     """
+    started = perf_counter()
     ids = prompt_ids(pipeline, example)
+    tokenise_ms = (perf_counter() - started) * 1e3
     sides = {"method": pipeline.connector, "baseline": pipeline.baseline}
     order = ("method", "baseline") if method_first else ("baseline", "method")
     done = {side: sides[side].generate(ids, pipeline.settings.decode) for side in order}
@@ -48,6 +52,7 @@ def measure(pipeline: Pipeline, example: Example, method_first: bool) -> Sample:
         "id": example.id,
         "status": "ok",
         "prompt_tokens": len(ids),
+        "tokenise_ms": tokenise_ms,
         **_output(method),
         **_per_pass(method),
         "score": score(method.text, example),

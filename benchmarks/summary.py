@@ -62,6 +62,12 @@ def summarise(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[st
         "acceptance_rate": _ratio(_sums(ok, "accepted"), _sums(ok, "proposed")),
         "empty_drafts": _share(_flat(ok, "proposed") == 0),
         "cut": {"method": _count_cut(ok), "baseline": _count_cut(_baselines(ok))},
+        "prefill_ms": {
+            "method": _mean(_column(ok, "prefill_ms")),
+            "baseline": _mean(_column(_baselines(ok), "prefill_ms")),
+        },
+        "tokenise_ms": _mean(_column(ok, "tokenise_ms")),
+        "load_seconds": manifest.get("load_seconds"),
     }
 
 
@@ -191,6 +197,6 @@ def _share(flags: Any) -> float | None:
     return float(flags.mean()) if len(flags) else None
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean(values: Sequence[float | None] | Floats) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None

@@ -104,8 +104,8 @@ class Connector:
         limit, size = self.target.max_positions, self.target.vocab_size
         if settings.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens is {settings.max_new_tokens}; it must be at least 1")
-        if settings.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens is {settings.max_new_tokens}; it must be at least 1")
+        if settings.temperature != 0:
+            raise ValueError(f"temperature is {settings.temperature}; it must be 0, greedy decoding, in this version")
         if not len(ids):
             raise ValueError("the prompt is empty; give at least one token")
         if ids.min() < 0 or ids.max() >= size:

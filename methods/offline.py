@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -12,6 +13,7 @@ from time import perf_counter
 from typing import Any, Final, cast
 
 import numpy as np
+import torch
 from platformdirs import user_cache_path
 
 from corpora.corpus import Corpus
@@ -26,13 +28,16 @@ from primitives.datastores.store_builder import IndexKind, StoreBuilder
 from primitives.models.batching import greedy_answers, hidden_states
 from primitives.models.causal_lm import configured_eos
 from primitives.models.device import resolve_device, resolve_dtype
-from primitives.models.loading import LoadedModel, load_model, render_prompt
+from primitives.models.fingerprint import model_fingerprint
+from primitives.models.loading import LoadedModel, load_model, model_folder, render_prompt
 from primitives.publish import published
 from primitives.registry import DRAFTERS
 
 # Hidden states are taken after the last norm: the ones that predict the next token (spec 1.2, an interpretation).
 LAYER: Final = "final"
 TOKENS_PER_FORWARD: Final = 2048
+
+_LOG = logging.getLogger(__name__)
 
 
 def cache_folder(settings: Settings) -> Path:
@@ -47,41 +52,81 @@ def needs_store(settings: Settings) -> bool:
 
 def prepare(settings: Settings) -> HiddenStateStore | None:
     """Load the model and build what the method needs, unless it is there already; None if it needs nothing."""
-    if not needs_store(settings):
+    corpus = store_corpus(settings)
+    if corpus is None:
         return None
+    check_store(settings, corpus)
     device = resolve_device(settings.device)
     model = load_model(settings.model, device, resolve_dtype(settings.dtype, device), cache_folder(settings))
-    return prepare_store(settings, model)
+    return prepare_store(settings, model, corpus)
 
 
-def prepare_store(settings: Settings, model: LoadedModel) -> HiddenStateStore:
+def store_corpus(settings: Settings) -> Corpus | None:
+    """Return the train prompts that the store is made of; None if the drafter searches no store.
+
+    Raises:
+        ValueError: the train split cannot be had.
+    """
+    if not needs_store(settings):
+        return None
+    corpus = load_corpus(settings.dataset, "train", at_most=settings.datastore.num_prompts)
+    if len(corpus) < settings.datastore.num_prompts:
+        _LOG.warning(
+            "datastore.num_prompts is %d, but %s has %d train prompts: the store is made of these",
+            settings.datastore.num_prompts,
+            corpus.name,
+            len(corpus),
+        )
+    return corpus
+
+
+def check_store(settings: Settings, corpus: Corpus) -> None:
+    """Raise StoreError if a store that is there already is damaged, or is one of something else.
+
+    Looks at files only, so that no model is loaded in vain.
+    """
+    if settings.datastore.path is None:
+        return
+    folder, _ = model_folder(settings.model, cache_folder(settings))
+    dtype = resolve_dtype(settings.dtype, resolve_device(settings.device))
+    identity = _identity(settings, corpus, model_fingerprint(folder), dtype)
+    open_store(Path(settings.datastore.path).expanduser(), identity, _rebuild(settings))
+
+
+def prepare_store(settings: Settings, model: LoadedModel, corpus: Corpus) -> HiddenStateStore:
     """Return the store of these settings, built first if it is missing.
 
     Raises:
         StoreError: the store is there but damaged, or `datastore.path` names one that was made of other things.
-        ValueError: the train split cannot be had, or is smaller than `datastore.num_prompts`.
     """
-    corpus = load_corpus(settings.dataset, "train", at_most=settings.datastore.num_prompts)
-    identity = _identity(settings, model, corpus)
-    model_word = f"model.path={settings.model.path}" if settings.model.path else f"model={settings.model.name}"
-    rows_word = f" dataset.path={settings.dataset.path}" if settings.dataset.path else ""
-    words = f"method={settings.method.name} {model_word} dataset={settings.dataset.name}{rows_word}"
-    rebuild = f"python -m scripts.prepare {words} datastore={settings.datastore.kind} builds one"
+    identity = {
+        **_identity(settings, corpus, model.fingerprint, model.model.dtype),
+        "tokenizer": model.tokenizer_fingerprint,
+    }
     if settings.datastore.path is not None:
-        return open_store(Path(settings.datastore.path).expanduser(), identity, rebuild)
-    name = f"{corpus.name}-{settings.datastore.kind}-{settings.model.name}-{_short_hash(identity)}"
-    folder = cache_folder(settings) / "stores" / name
-    published(folder, lambda staging: _build(settings, model, corpus, identity, staging))
-    return open_store(folder, identity, f"delete that folder, then {rebuild}")
+        store = open_store(Path(settings.datastore.path).expanduser(), identity, _rebuild(settings))
+    else:
+        name = f"{corpus.name}-{settings.datastore.kind}-{settings.model.name}-{_short_hash(identity)}"
+        folder = cache_folder(settings) / "stores" / name
+        published(folder, lambda staging: _build(settings, model, corpus, identity, staging))
+        store = open_store(folder, identity, f"delete that folder, then {_rebuild(settings)}")
+    store.probe(settings.datastore.nprobe)
+    return store
 
 
-def _identity(settings: Settings, model: LoadedModel, corpus: Corpus) -> dict[str, Any]:
-    """Return what a store is made of: a run with anything else must not use it."""
+def _rebuild(settings: Settings) -> str:
+    model = f"model.path={settings.model.path}" if settings.model.path else f"model={settings.model.name}"
+    rows = f" dataset.path={settings.dataset.path}" if settings.dataset.path else ""
+    words = f"method={settings.method.name} {model} dataset={settings.dataset.name}{rows}"
+    return f"python -m scripts.prepare {words} datastore={settings.datastore.kind} builds one"
+
+
+def _identity(settings: Settings, corpus: Corpus, model: str, dtype: torch.dtype) -> dict[str, Any]:
+    """Return what a store is made of, but for the tokenizer: a run with anything else must not use it."""
     store = settings.datastore
     return {
-        "model": model.fingerprint,
-        "tokenizer": model.tokenizer_fingerprint,
-        "dtype": str(model.model.dtype).removeprefix("torch."),
+        "model": model,
+        "dtype": str(dtype).removeprefix("torch."),
         "layer": LAYER,
         "template": [settings.dataset.template, TEMPLATES_VERSION],
         "chat": [settings.model.chat_template, settings.model.template_kwargs],
@@ -89,7 +134,7 @@ def _identity(settings: Settings, model: LoadedModel, corpus: Corpus) -> dict[st
         "kind": store.kind,
         "max_new_tokens": store.max_new_tokens,
         "pca_dim": store.pca_dim,
-        "index": store.index,
+        "index": [store.index, store.nlist, store.m, store.nbits],
     }
 
 
@@ -168,9 +213,9 @@ def _index(
     settings: Settings, model: LoadedModel, prompts: Sequence[Ints], answers: Sequence[Ints]
 ) -> HiddenStateStore:
     """Return the store of all answers, their states taken from forwards over prompt and answer together."""
-    builder = StoreBuilder(
-        sum(map(len, answers)), settings.datastore.pca_dim, cast(IndexKind, settings.datastore.index)
-    )
+    wanted = settings.datastore
+    total = sum(map(len, answers))
+    builder = StoreBuilder(total, wanted.pca_dim, cast(IndexKind, wanted.index), wanted.nlist, wanted.m, wanted.nbits)
     pairs = [(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True) if len(answer)]
     with TokenProgress("keys of the store", len(pairs)) as progress:
         for batch in batches(pairs):

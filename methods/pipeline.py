@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, Final
 
 import torch
 
 from connectors.connector import Connector
 from connectors.trace import Generation
-from methods.offline import cache_folder, needs_store, prepare_store
+from methods.offline import cache_folder, check_store, prepare_store, store_corpus
 from methods.schema import Settings
 from methods.settings import compose, validate
 from primitives.contract import Guarantee
@@ -41,6 +42,7 @@ class Pipeline:
         baseline: plain greedy decoding through the same loop.
         store: what a retrieval drafter searches, else None.
         guarantee: what the verifier promises of the output.
+        notes: seconds that loading took, and what the store was made of.
     """
 
     settings: Settings
@@ -50,6 +52,7 @@ class Pipeline:
     baseline: Connector
     store: HiddenStateStore | None
     guarantee: Guarantee
+    notes: dict[str, Any]
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a prompt, in the model's chat format if it has one."""
@@ -92,20 +95,28 @@ def load_pipeline(*words: str, **choices: object) -> Pipeline:
 def assemble(settings: Settings) -> Pipeline:
     """Load the model, prepare the store if the drafter searches one, and join drafter, verifier and target."""
     validate(settings)
-    device = resolve_device(settings.device)
-    model = _model(settings, device)
+    corpus = store_corpus(settings)
+    if corpus is not None:
+        check_store(settings, corpus)
+    clock = perf_counter()
+    model = _model(settings, resolve_device(settings.device))
     target = CausalLMTarget(model.model)
-    store = prepare_store(settings, model) if needs_store(settings) else None
+    loaded = perf_counter()
+    store = None if corpus is None else prepare_store(settings, model, corpus)
+    notes: dict[str, Any] = {"load_seconds": {"model": loaded - clock, "store": perf_counter() - loaded}}
+    if store is not None and corpus is not None:
+        facts = {"corpus": corpus.name, "source": corpus.source, "prompts": len(corpus), "keys": len(store)}
+        notes["datastore"] = {"kind": settings.datastore.kind, **facts}
     connector = connect(settings, model, target, store)
     baseline = Connector(target, EmptyDrafter(), ExactVerifier(), connector.decode, connector.max_nodes)
-    return Pipeline(settings, model, target, connector, baseline, store, connector.verifier.guarantee)
+    return Pipeline(settings, model, target, connector, baseline, store, connector.verifier.guarantee, notes)
 
 
 def connect(
     settings: Settings, model: LoadedModel, target: CausalLMTarget, store: HiddenStateStore | None
 ) -> Connector:
     """Join the drafter and the verifier of these settings over a target that is there already."""
-    resources = {"store": store, "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
+    resources = {"store": store, "eos_ids": target.eos_ids}
     drafter = DRAFTERS.build(settings.drafter["name"], _knobs(settings.drafter), resources)
     verifier = VERIFIERS.build(settings.verifier["name"], _knobs(settings.verifier), resources)
 

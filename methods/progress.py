@@ -6,7 +6,6 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from typing_extensions import Self
 
 
 class TokenProgress:
@@ -29,7 +28,7 @@ class TokenProgress:
         self._task = self._progress.add_task(title, total=total, rate="")
         self._tokens = 0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> TokenProgress:
         self._progress.start()
         return self
 

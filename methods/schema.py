@@ -41,6 +41,10 @@ class DatastoreSettings:
         max_new_tokens: longest answer kept, in tokens.
         batch_size: answers generated together while building.
         pca_dim: width of the keys after PCA.
+        nlist: inverted lists of an IVF-PQ index; None is 4 times the root of the number of keys.
+        nprobe: inverted lists searched for a query.
+        m: parts that a key is quantised in; None is the largest divisor of pca_dim up to 16.
+        nbits: bits of the code of a part.
         path: folder of a store built earlier; None builds or finds the one that fits in the cache.
         index: "flat" (exact inner product), "ivf_pq", or "auto": flat below the PQ training minimum.
     """
@@ -51,6 +55,10 @@ class DatastoreSettings:
     batch_size: int = 32
     pca_dim: int = 64
     index: str = "auto"
+    nlist: int | None = None
+    nprobe: int = 16
+    m: int | None = None
+    nbits: int = 8
     path: str | None = None
 
 

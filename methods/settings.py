@@ -93,9 +93,14 @@ def _store_problems(settings: Settings) -> Iterator[str]:
     for name, value, allowed in (("kind", store.kind, STORE_KINDS), ("index", store.index, INDEX_KINDS)):
         if value not in allowed:
             yield f"datastore.{name} is '{value}': {nearest(value, allowed)}"
-    for name in ("num_prompts", "max_new_tokens", "batch_size", "pca_dim"):
-        if getattr(store, name) < 1:
-            yield f"datastore.{name} is {getattr(store, name)}; it must be at least 1"
+    for name in ("num_prompts", "max_new_tokens", "batch_size", "pca_dim", "nlist", "nprobe", "m"):
+        value = getattr(store, name)
+        if value is not None and value < 1:
+            yield f"datastore.{name} is {value}; it must be at least 1"
+    if not 4 <= store.nbits <= 12:
+        yield f"datastore.nbits is {store.nbits}; it must lie between 4 and 12"
+    if store.m is not None and store.m >= 1 and store.pca_dim % store.m:
+        yield f"datastore.m is {store.m}, which does not divide datastore.pca_dim={store.pca_dim}"
 
 
 def _place_problems(settings: Settings) -> Iterator[str]:

@@ -93,6 +93,8 @@ class DraftTree:
             weights: float[len(candidates)] or None; a node scores the total weight of the candidates through it, which
                 makes a parent score at least as much as its child.
         """
+        if any(token < 0 for candidate in candidates for token in candidate):
+            raise ValueError("a candidate holds a negative token id; padding must never be proposed")
         rows = list(zip_longest(*candidates, fillvalue=PAD))
         grid = np.array(rows, np.int64).T if rows else np.empty((len(candidates), 0), np.int64)
         return cls.from_grid(grid, weights)
@@ -257,7 +259,13 @@ class Context:
 
 
 class Drafter(ABC):
-    """Proposes continuations of the committed text. One instance serves one sequence at a time."""
+    """Proposes continuations of the committed text. One instance serves one sequence at a time.
+
+    Attributes:
+        provides: what its trees carry beyond tokens, out of {"q"}.
+    """
+
+    provides: ClassVar[frozenset[str]] = frozenset()
 
     def start(self, prompt: Ints, view: TargetView) -> None:  # noqa: B027 - optional hook
         """Begin a sequence: int64[T] prompt ids and the view of their prefill (hidden is [T, h])."""
@@ -290,12 +298,16 @@ class Verifier(ABC):
         """Return the accepted path of a non-empty tree."""
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
-        """Return bool[k]: which of int64[k] level-1 tokens could be accepted, given the [V] logits before them.
+        """Return bool[k]: which of int64[k] level-1 tokens other than the pending one could be accepted.
 
         Level-1 nodes are judged by logits that are known before the forward, so those that cannot win are cut first.
-        The default keeps the target's own choice only, which is right for every exact verifier.
+        The default is none, which is right for every exact verifier.
+
+        Args:
+            tokens: rivals of the pending token.
+            logits: [V], the target's logits at that place.
         """
-        return tokens == int(logits.argmax())
+        return np.zeros(len(tokens), bool)
 
 
 class Target(ABC):

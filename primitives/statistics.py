@@ -56,7 +56,8 @@ def normalised_entropy(logits: torch.Tensor) -> Floats:
     """Return float[m], the entropy of each softmax row of [m, V] logits, divided by ln V so that it lies in [0, 1]."""
     log_p = torch.log_softmax(logits, -1, dtype=torch.float32)
     entropy = -torch.linalg.vecdot(log_p.exp(), log_p)
-    return (entropy / log(logits.shape[-1])).double().cpu().numpy()
+    # Rounding takes a uniform row a little over 1, and a gate at 1 must stay shut.
+    return (entropy / log(logits.shape[-1])).clamp(max=1).double().cpu().numpy()
 
 
 def _count(mask: Bools) -> Ints:

@@ -1,6 +1,6 @@
 """Compare variants of one method, paired: every prompt by greedy decoding and by each variant, in one process.
 
-python -m scripts.compare OUT.csv method=sense dataset.num_samples=8 -- verifier.border=match "verifier.w=4 verifier.k=2"
+python -m scripts.compare OUT.csv method=sense -- verifier.border=match "verifier.w=4 verifier.k=2"
 
 What stands before `--` are settings as for run.py. Each word after it is one variant: settings that change drafter,
 verifier or connector only. The variant "default" is always among them.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -17,28 +18,45 @@ from rich.console import Console
 from benchmarks.paired import compare
 from corpora.loading import load_corpus
 from methods.pipeline import assemble
-from methods.settings import compose, validate
+from methods.settings import Settings, compose, validate
+
+FREE = {"drafter", "verifier", "connector", "method"}
+SHOWN = ["variant", "speedup", "tau", "quality", "distinct_4_ratio", "identical_share", "mean_common_prefix"]
 
 
 def main() -> int:
-    """Write the table as CSV and print its main columns."""
+    """Write the table as CSV and print its main columns; exit code 2 for words that cannot work."""
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     if split < 2:
         sys.stderr.write(f"{__doc__}\n")
         return 2
-    out, base = Path(sys.argv[1]), sys.argv[2:split]
-    variants = {"default": compose(base)}
-    for words in sys.argv[split + 1 :]:
-        variants[words] = compose([*base, *words.split()])
-    for settings in variants.values():
-        validate(settings)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    settings = variants["default"]
-    table = compare(assemble(settings), variants, load_corpus(settings.dataset, "test"))
-    table.to_csv(out, index=False, float_format="%.4f")
-    shown = ["variant", "speedup", "tau", "quality", "distinct_4_ratio", "identical_share", "mean_common_prefix"]
-    Console(width=160).print(table[[*shown, "nodes_per_pass", "overhead"]].to_string(index=False, float_format="%.3f"))
+    try:
+        variants = _variants(sys.argv[2:split], sys.argv[split + 1 :])
+        settings = variants["default"]
+        corpus = load_corpus(settings.dataset, "test")
+        table = compare(assemble(settings), variants, corpus)
+    except ValueError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    table.to_csv(Path(sys.argv[1]), index=False, float_format="%.4f")
+    shown = table[[*SHOWN, "nodes_per_pass", "overhead"]]
+    Console(width=160).print(shown.to_string(index=False, float_format="%.3f"))
     return 0
+
+
+def _variants(base: list[str], words: list[str]) -> dict[str, Settings]:
+    """Return the settings of each variant by its words; ValueError if one changes what all must share."""
+    variants = {"default": compose(base)} | {variant: compose([*base, *variant.split()]) for variant in words}
+    common = asdict(variants["default"])
+    for name, settings in variants.items():
+        validate(settings)
+        changed = [key for key, value in asdict(settings).items() if value != common[key] and key not in FREE]
+        if changed:
+            raise ValueError(
+                f"variant '{name}' changes {', '.join(changed)}, which all variants share: set it before the --"
+            )
+    return variants
 
 
 if __name__ == "__main__":

@@ -28,6 +28,21 @@ USER_ERRORS = (ValueError, OSError)
 _LOG = logging.getLogger(__name__)
 
 
+class OneLine(logging.Formatter):
+    """Messages for the terminal: a traceback belongs in the log."""
+
+    def formatException(self, ei: object) -> str:
+        """Return nothing in place of the traceback."""
+        return ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message alone; the record keeps its traceback for the file."""
+        kept, record.exc_text = record.exc_text, None
+        line = super().format(record).rstrip()
+        record.exc_text = kept
+        return line
+
+
 class Launch(Generic[T]):
     """Runs a job for each settings that the command line asks for, and keeps what they return.
 
@@ -48,7 +63,9 @@ class Launch(Generic[T]):
     def __call__(self) -> int:
         """Return the exit code: 0, 1 if a job failed, 2 for a command line that cannot work, 130 after Ctrl-C."""
         try:
-            bad = list(dict.fromkeys(problem for settings in check(sys.argv[1:]) for problem in _problems(settings)))
+            jobs = check(sys.argv[1:])
+            bad = list(dict.fromkeys(problem for settings in jobs for problem in _problems(settings)))
+            bad = bad or list(dict.fromkeys(_model_problems(jobs)))
         except OverrideError as error:
             bad = str(error).splitlines()
         for problem in bad:
@@ -86,6 +103,19 @@ def _problems(settings: Settings) -> Iterator[str]:
         metric_named(settings.dataset.metric)
     except ValueError as error:
         yield str(error)
+
+
+def _model_problems(jobs: list[Settings]) -> Iterator[str]:
+    """Ask once for each model whether it can be had; nothing is downloaded or loaded."""
+    # transformers takes seconds to import, and what is wrong without it should be answered before that.
+    from methods.offline import cache_folder
+    from primitives.models.loading import check_model
+
+    for settings in {repr(job.model): job for job in jobs}.values():
+        try:
+            check_model(settings.model, cache_folder(settings))
+        except ValueError as error:
+            yield str(error)
 
 
 def _sentence(error: Exception, log: Path | None = None) -> str:

@@ -40,13 +40,18 @@ class Generate:
         """Return the output ids, and the milliseconds a token after the first one."""
         _, first = self._run(prompt, 1, {})
         ids, whole = self._run(prompt, tokens, self.options)
-        return ids, (whole - first) / (len(ids) - 1)
+        return ids, (whole - first) / max(len(ids) - 1, 1)
 
     def _run(self, prompt: list[int], tokens: int, options: dict[str, Any]) -> tuple[list[int], float]:
         ids = torch.tensor([prompt], device=self.model.device)
         start = perf_counter()
         output = self.model.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, do_sample=False, **options
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=tokens,
+            do_sample=False,
+            repetition_penalty=1.0,
+            **options,
         )
         return output[0, len(prompt) :].tolist(), (perf_counter() - start) * 1e3
 
@@ -54,7 +59,7 @@ class Generate:
 def ours(pipeline: Pipeline, prompt: list[int]) -> tuple[list[int], float]:
     """Return the output ids of our method, and the milliseconds a token after the first one."""
     generation = pipeline.connector.generate(prompt, pipeline.settings.decode)
-    return generation.ids, generation.trace.decode_ms / (len(generation.ids) - 1)
+    return generation.ids, generation.trace.decode_ms / max(len(generation.ids) - 1, 1)
 
 
 def race(pipeline: Pipeline, generate: Generate, prompts: list[list[int]]) -> Iterator[tuple[float, float]]:

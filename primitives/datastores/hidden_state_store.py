@@ -64,6 +64,11 @@ class HiddenStateStore:
         keys = self.index.ntotal * self.index.sa_code_size()
         return int(keys + ids + self.tokens.nbytes + self.offsets.nbytes + self.projection.matrix.nbytes)
 
+    def probe(self, lists: int) -> None:
+        """Search so many inverted lists for a query; an exact index has none, and does not care."""
+        if isinstance(self.index, faiss.IndexIVF):
+            self.index.nprobe = lists
+
     def search(self, key: Keys, count: int) -> tuple[Keys, Ints]:
         """Return similarities float32[m] and ids int64[m] of the nearest keys, m <= count, the nearest first.
 

@@ -18,9 +18,6 @@ logger = logging.getLogger(__name__)
 IndexKind = Literal["auto", "ivf_pq", "flat"]
 PCA_SAMPLE: Final = 16_384
 POINTS_PER_CENTROID: Final = 39
-PQ_BITS: Final = 8
-PQ_MINIMUM: Final = POINTS_PER_CENTROID * 2**PQ_BITS
-NPROBE: Final = 16
 
 
 class StoreBuilder:
@@ -32,23 +29,42 @@ class StoreBuilder:
         total: tokens of all documents together, which sizes the index.
         dim: key dimensions.
         kind: "ivf_pq", "flat" (exact inner product), or "auto": IVF-PQ where there are keys enough to train it.
+        lists: inverted lists (nlist); None is 4 sqrt(total). Never more than there are training points for.
+        subspaces: parts that a key is quantised in (m), a divisor of `dim`; None is the largest up to 16.
+        bits: of the code of a part (nbits), 4 to 12.
 
     Raises:
-        ValueError: IVF-PQ asked for with fewer keys than its training needs.
+        ValueError: IVF-PQ asked for with fewer keys than its training needs, or parts that do not divide the key.
     """
 
-    def __init__(self, total: int, dim: int, kind: IndexKind = "auto") -> None:
-        if kind == "ivf_pq" and total < PQ_MINIMUM:
+    def __init__(
+        self,
+        total: int,
+        dim: int,
+        kind: IndexKind = "auto",
+        lists: int | None = None,
+        subspaces: int | None = None,
+        bits: int = 8,
+    ) -> None:
+        needed = POINTS_PER_CENTROID * 2**bits
+        if kind == "ivf_pq" and total < needed:
             raise ValueError(
-                f"datastore.index=ivf_pq needs at least {PQ_MINIMUM} keys to train and the store has {total}; "
+                f"datastore.index=ivf_pq needs at least {needed} keys to train and the store has {total}; "
                 "use index=auto or flat, or more prompts"
             )
-        self.kind = "flat" if kind == "flat" or total < PQ_MINIMUM else "ivf_pq"
-        if kind == "auto" and self.kind == "flat":
-            logger.info("store of %d keys: exact search, since IVF-PQ needs %d to train", total, PQ_MINIMUM)
+        exact = kind == "flat" or total < needed
+        subspaces = subspaces or max(m for m in range(1, 17) if dim % m == 0)
+        if not exact and dim % subspaces:
+            raise ValueError(
+                f"datastore.m={subspaces} does not divide datastore.pca_dim={dim}; choose a divisor of {dim}"
+            )
+        if kind == "auto" and exact:
+            logger.info("store of %d keys: exact search, since IVF-PQ needs %d to train", total, needed)
         self.total = total
-        self.dim = dim
-        self.index = self._empty_index()
+        self.index: Any = faiss.IndexFlatIP(dim)
+        if not exact:
+            lists = min(lists or 4 * isqrt(total), total // POINTS_PER_CENTROID)
+            self.index = faiss.IndexIVFPQ(self.index, dim, lists, subspaces, bits, faiss.METRIC_INNER_PRODUCT)
         self._projection: Projection | None = None
         self._states: list[Keys] = []
         self._keys: list[Keys] = []
@@ -76,20 +92,10 @@ class StoreBuilder:
         offsets = np.cumsum([0, *map(len, self._documents)], dtype=np.int64)
         return HiddenStateStore(self._projection, self.index, tokens, offsets)
 
-    def _empty_index(self) -> Any:
-        if self.kind == "flat":
-            return faiss.IndexFlatIP(self.dim)
-        lists = 4 * isqrt(self.total)
-        subspaces = max(m for m in range(1, 17) if self.dim % m == 0)
-        quantizer = faiss.IndexFlatIP(self.dim)
-        index = faiss.IndexIVFPQ(quantizer, self.dim, lists, subspaces, PQ_BITS, faiss.METRIC_INNER_PRODUCT)
-        index.nprobe = NPROBE
-        return index
-
     def _fit(self) -> None:
         states = np.concatenate(self._states)
         self._states = []
-        self._projection = Projection.fit(states, self.dim)
+        self._projection = Projection.fit(states, self.index.d)
         self._keep(self._projection(states))
 
     def _keep(self, keys: Keys) -> None:

@@ -35,6 +35,7 @@ class SemanticDrafter(Drafter):
         prompt_in_dynamic: whether the running sequence includes the prompt.
         require_hit: keep only candidates that begin with the pending token (DReSD's filter; SENSE "w/o SEN").
         sharpness: how fast a neighbour's weight in the node scores falls with its distance.
+        eos_ids: a candidate is cut after the first of these.
 
     Raises:
         ValueError: a count below 1, a negative weight, or both stores off.
@@ -54,6 +55,7 @@ class SemanticDrafter(Drafter):
         prompt_in_dynamic: bool = True,
         require_hit: bool = False,
         sharpness: float = 20.0,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> None:
         counts = {
             "candidates": candidates,
@@ -85,6 +87,7 @@ class SemanticDrafter(Drafter):
         self.prompt_in_dynamic = prompt_in_dynamic
         self.require_hit = require_hit
         self.sharpness = sharpness
+        self.eos_ids = np.array(sorted(eos_ids), np.int64)
         self._running: RunningStore
 
     def start(self, prompt: Ints, view: TargetView) -> None:
@@ -124,7 +127,12 @@ class SemanticDrafter(Drafter):
                 near, ids = store.search(key, count)
                 similarities.append(near.astype(np.float64))
                 grids.append(store.continuations(ids, self.length))
-        return np.concatenate(similarities), np.concatenate(grids)
+        return np.concatenate(similarities), self._up_to_eos(np.concatenate(grids))
+
+    def _up_to_eos(self, grid: Ints) -> Ints:
+        """Return the candidates cut after their first EOS: nothing behind it can be committed."""
+        ends = np.isin(grid, self.eos_ids)
+        return np.where(np.cumsum(ends, axis=1) - ends > 0, PAD, grid)
 
 
 def _distinct(grid: Ints, score: Floats, weights: Floats) -> tuple[Ints, Floats, Floats]:

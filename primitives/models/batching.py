@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from primitives.contract import Ints
-from primitives.models.pooled_cache import PooledCache
+from primitives.models.pooled_cache import PooledCache, cache_keyword
 
 
 @torch.inference_mode()
@@ -19,6 +19,8 @@ def greedy_answers(
     model: PreTrainedModel, prompts: Sequence[Ints], max_new_tokens: int, eos_ids: Iterable[int]
 ) -> list[list[int]]:
     """Return the model's greedy answer to each prompt, up to and with the first EOS.
+
+    Greedy means the argmax alone, as in the decode loop: a repetition penalty that the model ships is not applied.
 
     Args:
         model: the model.
@@ -45,7 +47,9 @@ def greedy_answers(
         top_k=None,
         eos_token_id=ends or None,
         pad_token_id=ends[0] if ends else 0,
-        cache=PooledCache(layers, longest + max_new_tokens),
+        repetition_penalty=1.0,
+        no_repeat_ngram_size=0,
+        **{cache_keyword(model): PooledCache(layers, longest + max_new_tokens)},
     )
     answers = output[:, longest:].tolist()
     return [_up_to_eos(answer, frozenset(ends)) for answer in answers]

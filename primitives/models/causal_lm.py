@@ -10,7 +10,8 @@ import torch
 from transformers import PreTrainedModel
 
 from primitives.contract import DraftTree, Ints, Target, TargetView
-from primitives.models.pooled_cache import PooledCache, refuse_uncroppable
+from primitives.models.pooled_cache import PooledCache, cache_keyword, refuse_uncroppable
+from primitives.models.self_check import refuse_unfaithful
 
 
 class CausalLMTarget(Target):
@@ -21,7 +22,8 @@ class CausalLMTarget(Target):
         eos_ids: ids that end a text; None takes those of the model's generation config.
 
     Raises:
-        ValueError: if the model's cache cannot be rolled back (sliding window, recurrent or hybrid layers).
+        ValueError: if the model's cache cannot be rolled back (sliding window, recurrent or hybrid layers), or its
+            attention does not follow mask and positions.
     """
 
     def __init__(self, model: PreTrainedModel, eos_ids: Iterable[int] | None = None) -> None:
@@ -33,9 +35,13 @@ class CausalLMTarget(Target):
         self.eos_ids = frozenset(configured_eos(model) if eos_ids is None else eos_ids)
         self.max_positions = getattr(config, "max_position_embeddings", None)
         self.cache = PooledCache(config.num_hidden_layers)
+        self._cache_keyword = cache_keyword(model)
         self._last: TargetView | None = None
         self._view: TargetView | None = None
         self._decoder = model.get_decoder()
+        refuse_unfaithful(self, config.model_type)
+        self._last = None
+        self.cache = PooledCache(config.num_hidden_layers)
 
     @torch.inference_mode()
     def prefill(self, ids: Ints) -> TargetView:
@@ -108,7 +114,7 @@ class CausalLMTarget(Target):
             output = self.model(
                 input_ids=torch.from_numpy(np.ascontiguousarray(ids)).to(self.device)[None],
                 use_cache=cache is not None,
-                cache=cache,
+                **{self._cache_keyword: cache},
                 **arguments,
             )
         finally:

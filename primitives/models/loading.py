@@ -18,6 +18,7 @@ from primitives.models.fingerprint import model_fingerprint, tokenizer_fingerpri
 from primitives.models.folder import folder_problem
 from primitives.models.gguf import check_gguf, gguf_cache, gguf_folder
 from primitives.models.hub import ask_hub, cached_folder, hub_folder
+from primitives.models.pooled_cache import refuse_uncroppable
 from primitives.models.settings import ModelSettings
 from primitives.models.wording import brief
 
@@ -151,6 +152,7 @@ def _check_architecture(folder: Path, source: str) -> None:
         raise ValueError(f"model from {source} has a config.json that cannot be read ({brief(error)})") from error
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ValueError(f"model from {source} is of type '{config.model_type}', which is no causal language model")
+    refuse_uncroppable(config.get_text_config())
 
 
 def _load_weights(folder: Path, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:

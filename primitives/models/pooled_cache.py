@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
-from transformers import DynamicCache, PreTrainedConfig
+from transformers import DynamicCache, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
 
 
@@ -18,6 +19,11 @@ def refuse_uncroppable(config: PreTrainedConfig) -> None:
                 f"model type '{config.model_type}' keeps a {kind} cache in layer {index}, which cannot be rolled back "
                 "after a rejected draft; use a model with full attention in every layer"
             )
+
+
+def cache_keyword(model: PreTrainedModel) -> str:
+    """Return what the model's forward calls its cache: "cache" from transformers 5.24 on, else "past_key_values"."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 class PooledCache(Cache):

@@ -98,15 +98,13 @@ class SoftGatedVerifier(Verifier):
         return Verdict(path, pathways.astype(np.uint8))
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
-        """Return which level-1 tokens could pass: the target's choice, and the others that some pathway may rescue."""
-        exact = tokens == greedy_choice(logits[None])[0]
-        if exact.all() or normalised_entropy(logits[None])[0] <= self.theta_e:
-            return exact
+        """Return which rivals of the pending token some pathway may rescue."""
+        none = np.zeros(len(tokens), bool)
+        if normalised_entropy(logits[None])[0] <= self.theta_e:
+            return none
         if self._first_may_be_isolated():
-            return np.ones(len(tokens), bool)
-        if not self.topk:
-            return exact
-        return exact | within_top(logits.expand(len(tokens), -1), tokens, self.k)
+            return ~none
+        return within_top(logits.expand(len(tokens), -1), tokens, self.k) if self.topk else none
 
     def _near(self, tree: DraftTree, view: TargetView, exact: Bools) -> Bools:
         """Return bool[n]: mismatches among the k largest of their row (Eq. 15)."""

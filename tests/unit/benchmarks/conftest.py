@@ -82,6 +82,7 @@ class FakeConnector:
     def __init__(
         self, name: str, answers: dict[int, Generation | BaseException], calls: list[tuple[str, int, int]]
     ) -> None:
+        self.max_nodes = 24
         self.name = name
         self.answers = answers
         self.calls = calls
@@ -111,6 +112,7 @@ class FakePipeline:
     store = None
 
     def __init__(self, results_dir: Path) -> None:
+        self.notes = {"load_seconds": {"model": 0.5, "store": 0.0}}
         self.settings = FakeSettings(str(results_dir))
         self.model = SimpleNamespace(model=FakeModel(), source="made up")
         self.calls: list[tuple[str, int, int]] = []

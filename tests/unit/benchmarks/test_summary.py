@@ -32,6 +32,7 @@ def _sample(name: str, **changes: Any) -> dict[str, Any]:
         "finish": "length",
         "passes": 2,
         "prefill_ms": 10.0,
+        "tokenise_ms": 1.0,
         "decode_ms": 30.0,
         "candidates": [3, 0],
         "candidate_tokens": [12, 0],

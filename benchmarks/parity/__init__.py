@@ -1,0 +1,1 @@
+"""Our outputs against public implementations on the same inputs."""

@@ -1,0 +1,237 @@
+"""Every drafter with every verifier of the registries, as a chain and as a tree: what must hold of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors.connector import Connector
+from connectors.settings import DecodeSettings
+from connectors.trace import Generation
+from primitives.contract import Context, Drafter, DraftTree, Guarantee, TargetView, Verifier
+from primitives.models.causal_lm import CausalLMTarget
+from primitives.registry import DRAFTERS, VERIFIERS
+from tests.rigs import (
+    TINY,
+    FirstBranch,
+    LiarDrafter,
+    OracleDrafter,
+    RandomDrafter,
+    WatchedTarget,
+    greedy_of,
+    random_prompt,
+    tiny_model,
+    tiny_store,
+)
+
+Resources = Callable[..., dict[str, Any]]
+
+SHAPES = ("chain", "tree")
+EXACT = [name for name in VERIFIERS.names() if VERIFIERS.get(name).guarantee == "exact"]
+LOSSY = [name for name in VERIFIERS.names() if VERIFIERS.get(name).guarantee == "lossy"]
+# The settings at which a lossy verifier must be exact.
+NEUTRAL: dict[str, list[dict[str, Any]]] = {
+    "soft_gated": [{"theta_e": 1.0}, {"k": 1, "window": False}, {"topk": False, "window": False}],
+}
+NEUTRAL_CASES = [(name, knobs) for name, cases in NEUTRAL.items() for knobs in cases]
+TOKENS = 24
+DRAFTED = 5
+
+
+@cache
+def reference(model: str, prompt: tuple[int, ...], count: int = TOKENS + DRAFTED + 1) -> list[int]:
+    """Return the greedy text of transformers, a little longer than what the tests generate."""
+    return greedy_of(tiny_model(model), prompt, count)
+
+
+def rig(name: str, model: str, prompt: Sequence[int], shape: str) -> Drafter:
+    text = [*prompt, *reference(model, tuple(prompt))]
+    kinds = {"oracle": OracleDrafter, "liar": LiarDrafter, "random": RandomDrafter}
+    return kinds[name](text, DRAFTED, shape == "tree")
+
+
+def generate(
+    target: CausalLMTarget | WatchedTarget,
+    drafter: Drafter,
+    verifier: Verifier,
+    prompt: Sequence[int],
+    count: int = TOKENS,
+    max_nodes: int = 64,
+) -> Generation:
+    connector = Connector(target, drafter, verifier, lambda ids: " ".join(map(str, ids)), max_nodes)
+    return connector.generate(prompt, DecodeSettings(max_new_tokens=count))
+
+
+def shaped(drafter: Drafter, shape: str) -> Drafter:
+    return drafter if shape == "tree" else FirstBranch(drafter)
+
+
+class Checked(Drafter):
+    """A drafter whose trees are looked at before they are handed on."""
+
+    def __init__(self, inner: Drafter, vocabulary: int) -> None:
+        self.inner = inner
+        self.vocabulary = vocabulary
+        self.nodes: list[int] = []
+        self.start = inner.start  # type: ignore[method-assign]
+        self.observe = inner.observe  # type: ignore[method-assign]
+        self.finish = inner.finish  # type: ignore[method-assign]
+
+    def propose(self, context: Context) -> DraftTree:
+        before = context.tokens.copy()
+        tree = self.inner.propose(context)
+        assert np.array_equal(context.tokens, before)
+        assert ((tree.tokens >= 0) & (tree.tokens < self.vocabulary)).all()
+        siblings = list(zip(tree.parents.tolist(), tree.tokens.tolist(), strict=True))
+        assert len(set(siblings)) == len(siblings)
+        self.nodes.append(len(tree))
+        return tree
+
+
+def test_every_verifier_declares_what_it_guarantees() -> None:
+    for name in VERIFIERS.names():
+        assert VERIFIERS.get(name).guarantee in get_args(Guarantee)
+        assert VERIFIERS.get(name).needs <= {"q", "hidden", "lookahead"}
+
+
+def test_every_lossy_verifier_has_a_neutral_setting() -> None:
+    assert sorted(NEUTRAL) == LOSSY
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("verifier", EXACT)
+@pytest.mark.parametrize("drafter", DRAFTERS.names())
+@pytest.mark.parametrize("model", TINY)
+def test_exact_verification_writes_the_greedy_text(
+    model: str, drafter: str, verifier: str, shape: str, resources: Resources
+) -> None:
+    target = CausalLMTarget(tiny_model(model), eos_ids=())
+    offered = resources(target, model)
+    checked = Checked(shaped(DRAFTERS.build(drafter, {}, offered), shape), target.vocab_size)
+    watched = WatchedTarget(target)
+    for seed in (0, 1, 77):
+        prompt = random_prompt(seed)
+        done = generate(watched, checked, VERIFIERS.build(verifier, {}, offered), prompt)
+        assert done.ids == reference(model, tuple(prompt))[:TOKENS]
+    assert drafter == "none" or max(checked.nodes) > 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("verifier", EXACT)
+@pytest.mark.parametrize("drafter", ["oracle", "liar", "random"])
+@pytest.mark.parametrize("model", TINY)
+def test_exact_verification_writes_the_greedy_text_whatever_is_drafted(
+    model: str, drafter: str, verifier: str, shape: str
+) -> None:
+    target = WatchedTarget(CausalLMTarget(tiny_model(model), eos_ids=()))
+    prompt = random_prompt(5)
+    done = generate(target, rig(drafter, model, prompt, shape), VERIFIERS.build(verifier, {}, {}), prompt)
+    assert done.ids == reference(model, tuple(prompt))[:TOKENS]
+    committed = [record.committed for record in done.trace.passes]
+    if drafter == "liar":
+        assert done.trace.tau == 1.0
+        assert all(record.proposed and not record.accepted for record in done.trace.passes[:-1])
+    if drafter == "oracle":
+        assert committed[:-1] == [DRAFTED + 1] * (len(committed) - 1)
+        assert all(record.accepted == record.committed - 1 for record in done.trace.passes)
+    if drafter == "random":
+        assert max(committed) > 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    model=st.sampled_from(sorted(TINY)),
+    drafter=st.sampled_from(DRAFTERS.names()),
+    verifier=st.sampled_from(EXACT),
+    prompt=st.lists(st.integers(0, 12), min_size=1, max_size=30),
+    count=st.integers(1, 20),
+    max_nodes=st.integers(1, 40),
+)
+def test_exact_verification_is_lossless_for_any_prompt_budget_and_tree_size(
+    model: str, drafter: str, verifier: str, prompt: list[int], count: int, max_nodes: int
+) -> None:
+    target = CausalLMTarget(tiny_model(model), eos_ids=())
+    offered = {"store": tiny_store(model), "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
+    built = DRAFTERS.build(drafter, {}, offered), VERIFIERS.build(verifier, {}, offered)
+    done = generate(target, *built, prompt, count, max_nodes)
+    assert done.ids == greedy_of(tiny_model(model), prompt, count)
+    assert all(1 <= record.nodes <= max_nodes for record in done.trace.passes)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("verifier", LOSSY)
+@pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "liar", "random"])
+def test_lossy_verification_makes_progress_and_ends_in_time(
+    drafter: str, verifier: str, shape: str, resources: Resources
+) -> None:
+    eos = frozenset(range(90, 100))
+    target = CausalLMTarget(tiny_model(), eos_ids=eos)
+    finishes = set()
+    for seed in range(6):
+        prompt = random_prompt(seed)
+        offered = resources(target)
+        if drafter in DRAFTERS.names():
+            built = shaped(DRAFTERS.build(drafter, {}, offered), shape)
+        else:
+            built = rig(drafter, "llama", prompt, shape)
+        watched = WatchedTarget(target)
+        done = generate(watched, built, VERIFIERS.build(verifier, {}, offered), prompt, max_nodes=16)
+        assert 1 <= len(done.ids) <= TOKENS
+        assert not eos & set(done.ids[:-1])
+        assert done.finish == ("eos" if done.ids[-1] in eos else "length")
+        assert done.finish == "eos" or len(done.ids) == TOKENS
+        assert all(1 <= record.committed == len(record.pathways) for record in done.trace.passes)
+        assert all(record.nodes <= 16 for record in done.trace.passes)
+        assert [*prompt, *done.ids][: len(watched.text)] == watched.text
+        finishes.add(done.finish)
+    assert "eos" in finishes
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("verifier", "knobs"), NEUTRAL_CASES)
+@pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "liar", "random"])
+def test_the_neutral_setting_of_a_lossy_verifier_is_exact(
+    drafter: str, verifier: str, knobs: dict[str, Any], shape: str, resources: Resources
+) -> None:
+    target = CausalLMTarget(tiny_model(), eos_ids=())
+    prompt = random_prompt(1)
+    offered = resources(target)
+    if drafter in DRAFTERS.names():
+        built = shaped(DRAFTERS.build(drafter, {}, offered), shape)
+    else:
+        built = rig(drafter, "llama", prompt, shape)
+    done = generate(target, built, VERIFIERS.build(verifier, knobs, offered), prompt)
+    assert done.ids == reference("llama", tuple(prompt))[:TOKENS]
+    assert {way for record in done.trace.passes for way in record.pathways} == {0}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    name=st.sampled_from(VERIFIERS.names()),
+    drafts=st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=5), min_size=1, max_size=6),
+)
+def test_a_verdict_is_a_root_path_and_never_rejects_the_targets_own_choice(
+    seed: int, name: str, drafts: list[list[int]]
+) -> None:
+    rng = torch.Generator().manual_seed(seed)
+    verifier = VERIFIERS.build(name, {}, {})
+    root = torch.randn(6, generator=rng) * 2
+    tree = DraftTree.from_candidates([*drafts, [int(root.argmax())]])
+    logits = torch.cat([root[None], torch.randn(len(tree), 6, generator=rng) * 2])
+    verdict = verifier.judge(tree, TargetView(logits, torch.zeros(len(logits), 4)), rng)
+    assert len(verdict.path) >= 1
+    assert tree.parents[verdict.path].tolist() == [-1, *verdict.path[:-1].tolist()]
+    assert len(verdict.pathways) == len(verdict.path)
+    exact = tree.tokens[verdict.path] == logits.argmax(-1).numpy()[tree.rows[verdict.path]]
+    assert ((verdict.pathways == 0) == exact).all()
+    assert exact.all() or verifier.guarantee != "exact"
+    winner = tree.tokens[verdict.path[:1]]
+    assert winner[0] == int(root.argmax()) or verifier.admits(winner, root).all()
