@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from typing import Any
 
 import torch
@@ -92,7 +93,8 @@ class PooledLayer(CacheLayerMixin):
 
     def __init__(self, cache: PooledCache, index: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.cache = cache
+        # A cycle of references would keep a dropped cache, often hundreds of megabytes, until some later collection.
+        self.cache: PooledCache = weakref.proxy(cache)
         self.index = index
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:

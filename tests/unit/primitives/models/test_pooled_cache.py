@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -98,3 +100,12 @@ def test_layers_that_cannot_be_rolled_back_are_refused_by_name(kind: str, change
 )
 def test_full_attention_is_taken(kind: str, changes: dict[str, Any]) -> None:
     refuse_uncroppable(AutoConfig.for_model(kind, **changes))
+
+
+def test_a_dropped_cache_is_freed_at_once() -> None:
+    cache = PooledCache(2)
+    gone = weakref.ref(cache)
+    gc.disable()
+    del cache
+    gc.enable()
+    assert gone() is None
