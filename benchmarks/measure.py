@@ -47,7 +47,8 @@ def measure(pipeline: Pipeline, example: Example, method_first: bool) -> Sample:
     done = {side: sides[side].generate(ids, pipeline.settings.decode) for side in order}
     method, baseline = done["method"], done["baseline"]
     score = metric_named(pipeline.settings.dataset.metric).score
-    verdict = _lossless(pipeline, ids, method.ids, baseline.ids)
+    promised = pipeline.guarantee == "exact" and pipeline.settings.decode.temperature == 0
+    verdict = verdict_on(pipeline, ids, method.ids, baseline.ids) if promised else None
     return {
         "id": example.id,
         "status": "ok",
@@ -86,12 +87,8 @@ def _per_pass(generation: Generation) -> Sample:
     return {name: [getattr(record, name) for record in generation.trace.passes] for name in names}
 
 
-def _lossless(
-    pipeline: Pipeline, ids: Sequence[int], output: Sequence[int], baseline: Sequence[int]
-) -> Lossless | None:
-    """Return the verdict, or None where no identity with greedy decoding is promised."""
-    if pipeline.guarantee != "exact" or pipeline.settings.decode.temperature > 0:
-        return None
+def verdict_on(pipeline: Pipeline, ids: Sequence[int], output: Sequence[int], baseline: Sequence[int]) -> Lossless:
+    """Return how an output of exact verification relates to the greedy output."""
     model = pipeline.model.model
 
     # A fresh forward of the stock model, so that a fault of our own tree forward or cache cannot vouch for itself.

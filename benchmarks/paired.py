@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.measure import prompt_ids
+from benchmarks.measure import prompt_ids, verdict_on
 from benchmarks.scoring import metric_named
 from benchmarks.statistics import Estimate, common_prefix, distinct_n, mean, ratio_of_totals
 from connectors.connector import Connector
@@ -25,6 +25,7 @@ from primitives.contract import Pathway
 
 _LOG = logging.getLogger(__name__)
 GREEDY = "greedy"
+VERDICTS = ("identical", "near_tie", "mismatch")
 
 Row = dict[str, Any]
 
@@ -50,7 +51,10 @@ def compare(pipeline: Pipeline, variants: dict[str, Settings], corpus: Corpus) -
         ids = prompt_ids(pipeline, example)
         done = {name: sides[name].generate(ids, pipeline.settings.decode) for name in order}
         for name in names:
-            rows[name].append(_row(done[name], done[GREEDY], example, pipeline.settings.dataset.metric))
+            row = _row(done[name], done[GREEDY], example, pipeline.settings.dataset.metric)
+            if sides[name].verifier.guarantee == "exact":
+                row["verdict"] = verdict_on(pipeline, ids, done[name].ids, done[GREEDY].ids).kind
+            rows[name].append(row)
         _LOG.info("prompt %d of %d", turn + 1, len(corpus))
     return pd.DataFrame([_figures(name, pd.DataFrame(rows[name]), pd.DataFrame(rows[GREEDY])) for name in names])
 
@@ -94,6 +98,7 @@ def _figures(name: str, own: pd.DataFrame, greedy: pd.DataFrame) -> Row:
         "nodes_per_pass": own["nodes"].sum() / own["passes"].sum(),
         "overhead": float(np.median(list(chain.from_iterable(own["overhead"])))),
         **{way.name.lower(): int(own[way.name.lower()].sum()) for way in Pathway},
+        **{kind: int((own["verdict"] == kind).sum()) if "verdict" in own else None for kind in VERDICTS},
     }
 
 
