@@ -14,7 +14,7 @@ from benchmarks.measure import prompt_ids
 from corpora.loading import load_corpus
 from methods.pipeline import Pipeline, load_pipeline
 
-console = Console()
+console = Console(soft_wrap=True)
 
 
 def pipeline_and_prompts(*words: str) -> tuple[Pipeline, list[list[int]]]:
