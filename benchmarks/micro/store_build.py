@@ -19,7 +19,7 @@ from primitives.contract import Ints
 from primitives.datastores.store_builder import StoreBuilder
 from primitives.models.batching import hidden_states
 
-SHOWN = 64
+SHOWN = 32
 ROUNDS = 3
 
 
