@@ -19,6 +19,7 @@ import torch
 from benchmarks.results import config_hash
 from corpora.corpus import Corpus
 from corpora.templates import TEMPLATES_VERSION
+from primitives.models.device import dtype_name
 
 if TYPE_CHECKING:
     from methods.pipeline import Pipeline
@@ -82,11 +83,6 @@ def build_manifest(pipeline: Pipeline, corpus: Corpus) -> dict[str, Any]:
 def resolved(config: Mapping[str, Any], device: str, dtype: str) -> dict[str, Any]:
     """Return a configuration with what "auto" stands for here, so that figures of two machines never mix."""
     return {**config, "device": device, "dtype": dtype}
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """Return "bfloat16" for torch.bfloat16, as the configuration writes it."""
-    return str(dtype).removeprefix("torch.")
 
 
 def peak_rss_mb() -> float:

@@ -9,11 +9,11 @@ import re
 import string
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
 from corpora.example import Example
+from primitives.registry import nearest
 
 _NUMBER = re.compile(r"-?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
 # "Final Answer: 18" in any dress ("**Final Answer:** 18"), or GSM8K's own "#### 18"; without a number "####" is a
@@ -52,9 +52,7 @@ class Metric:
 def metric_named(name: str) -> Metric:
     """Return the metric; ValueError names the nearest one if there is none of that name."""
     if name not in METRICS:
-        close = get_close_matches(name, METRICS, n=1, cutoff=0.5)
-        hint = f"did you mean '{close[0]}'? " if close else ""
-        raise ValueError(f"dataset.metric '{name}' is unknown: {hint}Allowed: {', '.join(sorted(METRICS))}")
+        raise ValueError(f"dataset.metric '{name}' is unknown: {nearest(name, METRICS)}")
     return METRICS[name]
 
 

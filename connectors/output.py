@@ -72,7 +72,7 @@ class Output:
         if keep is not None:
             self.finish = "eos"
             fresh = fresh[:keep]
-        kept = stop_cut(self.ids + fresh, len(fresh), self._stop, self._decode)
+        kept = stop_cut(self.ids + fresh, len(fresh), self._stop, self._decode) if self._stop else None
         if kept is not None:
             before = self._length - self._start
             self.finish = "eos" if self.finish and kept == before + len(fresh) else "stop"

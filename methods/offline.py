@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import numpy as np
 import torch
 from platformdirs import user_cache_path
+from transformers import PreTrainedModel
 
 from corpora.corpus import Corpus
 from corpora.loading import load_corpus
@@ -27,7 +28,7 @@ from primitives.datastores.manifest import open_store, save_store
 from primitives.datastores.store_builder import IndexKind, StoreBuilder
 from primitives.models.batching import greedy_answers, hidden_states
 from primitives.models.causal_lm import configured_eos
-from primitives.models.device import resolve_device, resolve_dtype
+from primitives.models.device import dtype_name, resolve_device, resolve_dtype
 from primitives.models.fingerprint import model_fingerprint
 from primitives.models.loading import LoadedModel, load_model, model_folder, render_prompt
 from primitives.publish import published
@@ -126,7 +127,7 @@ def _identity(settings: Settings, corpus: Corpus, model: str, dtype: torch.dtype
     store = settings.datastore
     return {
         "model": model,
-        "dtype": str(dtype).removeprefix("torch."),
+        "dtype": dtype_name(dtype),
         "layer": LAYER,
         "template": [settings.dataset.template, TEMPLATES_VERSION],
         "chat": [settings.model.chat_template, settings.model.template_kwargs],
@@ -218,16 +219,33 @@ def _index(
     builder = StoreBuilder(total, wanted.pca_dim, cast(IndexKind, wanted.index), wanted.nlist, wanted.m, wanted.nbits)
     pairs = [(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True) if len(answer)]
     with TokenProgress("keys of the store", len(pairs)) as progress:
-        for batch in batches(pairs):
-            texts = [np.concatenate(pair) for pair in batch]
-            for (prompt, answer), states in zip(batch, hidden_states(model.model, texts), strict=True):
-                # The state of the token before predicts a token, so an answer's states begin at the prompt's last one.
-                builder.add(answer, states[len(prompt) - 1 : -1])
-            progress.advance(len(batch), sum(map(len, texts)))
+        fill(builder, model.model, pairs, progress.advance)
     return builder.finish()
 
 
-def batches(pairs: Sequence[tuple[Ints, Ints]]) -> Iterator[list[tuple[Ints, Ints]]]:
+def fill(
+    builder: StoreBuilder,
+    model: PreTrainedModel,
+    pairs: Sequence[tuple[Ints, Ints]],
+    advance: Callable[[int, int], None],
+) -> None:
+    """Add answers to a store with the states that predicted them.
+
+    Args:
+        builder: takes them.
+        model: makes the states, in forwards over prompt and answer together.
+        pairs: prompt and answer, none empty.
+        advance: told after each forward how many texts and tokens went through it.
+    """
+    for batch in _batches(pairs):
+        texts = [np.concatenate(pair) for pair in batch]
+        for (prompt, answer), states in zip(batch, hidden_states(model, texts), strict=True):
+            # The state of the token before predicts a token, so an answer's states begin at the prompt's last one.
+            builder.add(answer, states[len(prompt) - 1 : -1])
+        advance(len(batch), sum(map(len, texts)))
+
+
+def _batches(pairs: Sequence[tuple[Ints, Ints]]) -> Iterator[list[tuple[Ints, Ints]]]:
     """Yield the pairs in their order, as many at a time as one forward takes when padded to the longest."""
     batch: list[tuple[Ints, Ints]] = []
     longest = 0

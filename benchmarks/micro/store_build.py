@@ -14,10 +14,9 @@ import torch
 
 from benchmarks.manifest import peak_rss_mb
 from benchmarks.micro.rig import console, pipeline_and_prompts
-from methods.offline import batches
+from methods.offline import fill
 from primitives.contract import Ints
 from primitives.datastores.store_builder import StoreBuilder
-from primitives.models.batching import hidden_states
 
 SHOWN = 32
 ROUNDS = 3
@@ -35,10 +34,7 @@ def main() -> None:
 
     def build() -> None:
         builder = StoreBuilder(sum(len(answer) for _, answer in pairs), store.index.d)
-        for batch in batches(pairs):
-            joined = [np.concatenate(pair) for pair in batch]
-            for (_, answer), states in zip(batch, hidden_states(model, joined), strict=True):
-                builder.add(answer, states[len(prompt) - 1 : -1])
+        fill(builder, model, pairs, lambda _texts, _tokens: None)
         builder.finish()
 
     @torch.inference_mode()

@@ -52,6 +52,11 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
     return DTYPES[dtype]
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return "bfloat16" for torch.bfloat16, as the configuration writes it."""
+    return str(dtype).removeprefix("torch.")
+
+
 def has_native_bf16(device: torch.device) -> bool:
     """Return whether the hardware multiplies in bfloat16, so that it beats float32; False where nothing says so."""
     if device.type == "cuda":
