@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from connectors.stopping import before_stop, eos_cut, stop_cut
+from connectors.stopping import before_stop, stop_cut
 from connectors.trace import Finish
 from primitives.contract import Ints
+from primitives.eos import eos_cut
 
 
 class Output:

@@ -1,16 +1,8 @@
-"""Where a text ends: EOS ids and stop strings, found inside an accepted block as well as token by token."""
+"""Where a text ends by a stop string, found inside an accepted block as well as token by token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-
-def eos_cut(tokens: Sequence[int], eos_ids: frozenset[int]) -> int | None:
-    """Return how many tokens to keep so that the first EOS is the last one, or None without an EOS."""
-    for index, token in enumerate(tokens):
-        if token in eos_ids:
-            return index + 1
-    return None
 
 
 def stop_cut(ids: Sequence[int], fresh: int, stop: Sequence[str], decode: Callable[[Sequence[int]], str]) -> int | None:

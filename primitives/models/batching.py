@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from primitives.contract import Ints
+from primitives.eos import eos_cut
 from primitives.models.pooled_cache import PooledCache, cache_keyword
 
 
@@ -52,7 +53,7 @@ def greedy_answers(
         **{cache_keyword(model): PooledCache(layers, longest + max_new_tokens)},
     )
     answers = output[:, longest:].tolist()
-    return [_up_to_eos(answer, frozenset(ends)) for answer in answers]
+    return [answer[: eos_cut(answer, frozenset(ends))] for answer in answers]
 
 
 @torch.inference_mode()
@@ -68,10 +69,3 @@ def hidden_states(model: PreTrainedModel, sequences: Sequence[Ints]) -> list[NDA
     output = model.get_decoder()(input_ids=torch.from_numpy(ids).to(model.device), use_cache=False)
     hidden = output.last_hidden_state
     return [hidden[row, : len(sequence)].float().cpu().numpy() for row, sequence in enumerate(sequences)]
-
-
-def _up_to_eos(answer: list[int], ends: frozenset[int]) -> list[int]:
-    for index, token in enumerate(answer):
-        if token in ends:
-            return answer[: index + 1]
-    return answer

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.stopping import before_stop, eos_cut, stop_cut
+from connectors.stopping import before_stop, stop_cut
+from primitives.eos import eos_cut
 
 PIECES = ["a", "b", "ab", " ", "\n", "ba"]
 
