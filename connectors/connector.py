@@ -12,7 +12,7 @@ from connectors.fitting import fit
 from connectors.output import Output
 from connectors.settings import DecodeSettings
 from connectors.trace import Generation, PassRecord, Trace
-from primitives.contract import Context, Drafter, DraftTree, Ints, Target, TargetView, Verdict, Verifier
+from primitives.contract import Context, Drafter, DraftTree, Ints, Outcome, Target, TargetView, Verdict, Verifier
 from primitives.statistics import greedy_choice
 
 
@@ -54,11 +54,12 @@ class Connector:
         output = Output(ids, self._budget(ids, settings), self.target.eos_ids, settings.stop, self.decode)
         rng = torch.Generator().manual_seed(settings.seed)
         clock, trace = Clock(self.target.synchronize), Trace()
+        self.target.capture(self.drafter.layers)
         view = self.target.prefill(ids)
         try:
             self.drafter.start(ids, view)
             trace.prefill_ms = clock.lap()
-            self._decode(output, TargetView(view.logits[-1:], view.hidden[-1:]), clock, trace, rng)
+            self._decode(output, view.last, clock, trace, rng)
         finally:
             self.drafter.finish()
         trace.tail_ms = clock.lap()
@@ -69,7 +70,9 @@ class Connector:
         """Run passes until the text ends; `state` is the view of one row after the committed text."""
         pending = _choose(state.logits[0], None, rng)
         while not output.ends_with(pending):
-            context = Context(output.with_pending(pending), state.logits[0], state.hidden[0], output.remaining)
+            features = None if state.features is None else state.features[0]
+            tokens, remaining = output.with_pending(pending), output.remaining
+            context = Context(tokens, state.logits[0], state.hidden[0], remaining, features)
             proposal = self.drafter.propose(context)
             tree = fit(proposal, context, self.verifier, self.max_nodes)
             draft_ms = clock.lap()
@@ -78,13 +81,13 @@ class Connector:
             verdict = self.verifier.judge(tree, view, rng)
             judge_ms = clock.lap()
             path = self._commit(tree, view, verdict, output)
-            state = TargetView(view.logits[_row(path)], view.hidden[_row(path)])
+            state = view.select(path[-1:] + 1)
             # Not context.pending: the context's tokens are a view into the buffer that the commit has written to.
             own = pending
             pending = _choose(state.logits[0], verdict.residual if len(path) == len(verdict.path) else None, rng)
             commit_ms = clock.lap()
             laps = (draft_ms, verify_ms, judge_ms, commit_ms)
-            trace.passes.append(_record(proposal, tree, path, verdict, own, laps))
+            trace.passes.append(_record(proposal, tree, path, verdict, own, self.drafter.sources, laps))
             if output.finish:
                 return
         output.extend(np.array([pending]))
@@ -97,7 +100,7 @@ class Connector:
             )
         path = verdict.path[: output.extend(tree.tokens[verdict.path])]
         self.target.commit(path)
-        self.drafter.observe(tree.tokens[path], view.select(np.concatenate([[0], path + 1])))
+        self.drafter.observe(Outcome(tree, view, path))
         return path
 
     def _budget(self, ids: Ints, settings: DecodeSettings) -> int:
@@ -119,12 +122,6 @@ class Connector:
         return settings.max_new_tokens if limit is None else min(settings.max_new_tokens, limit - len(ids))
 
 
-def _row(path: Ints) -> slice:
-    """Return the view row after a path."""
-    row = int(path[-1]) + 1
-    return slice(row, row + 1)
-
-
 def _choose(logits: torch.Tensor, residual: torch.Tensor | None, rng: torch.Generator) -> int:
     """Return the next pending token: a draw from the residual if the verifier left one, else the greedy choice."""
     if residual is not None:
@@ -138,6 +135,7 @@ def _record(
     path: Ints,
     verdict: Verdict,
     pending: int,
+    sources: Sequence[str],
     laps: tuple[float, float, float, float],
 ) -> PassRecord:
     leaf_depths = proposal.depths[proposal.leaves]
@@ -152,8 +150,17 @@ def _record(
         accepted=len(path) - undrafted,
         committed=len(path),
         pathways=verdict.pathways[: len(path)].tolist(),
+        drafted_by=_drafted_by(tree, path, pending, sources),
         draft_ms=laps[0],
         verify_ms=laps[1],
         judge_ms=laps[2],
         commit_ms=laps[3],
     )
+
+
+def _drafted_by(tree: DraftTree, path: Ints, pending: int, sources: Sequence[str]) -> list[str]:
+    """Return for each committed token the sources that proposed it, joined by "+"; "" for the pending token."""
+    names = ["+".join(sources)] * len(path)
+    if tree.sources is not None:
+        names = ["+".join(n for b, n in enumerate(sources) if bits >> b & 1) for bits in tree.sources[path].tolist()]
+    return ["" if level == 0 and tree.tokens[path[0]] == pending else name for level, name in enumerate(names)]

@@ -31,6 +31,7 @@ def _with_pending(tree: DraftTree, pending: int) -> DraftTree:
         np.concatenate([[pending], tree.tokens]),
         np.concatenate([[-1], np.where(tree.parents < 0, -1, tree.parents + 1)]),
         scores=None if tree.scores is None else np.concatenate([[np.inf], tree.scores]),
+        sources=None if tree.sources is None else np.concatenate([[0], tree.sources]),
     )
 
 

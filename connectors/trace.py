@@ -22,6 +22,7 @@ class PassRecord:
         accepted: drafted tokens that were committed.
         committed: tokens committed, the pending one included; never less than 1.
         pathways: a `Pathway` for each committed token.
+        drafted_by: the drafter behind each committed token, several joined by "+"; "" for the pending token.
         draft_ms, verify_ms, judge_ms, commit_ms: laps of one clock, so that they add up to the pass.
     """
 
@@ -34,6 +35,7 @@ class PassRecord:
     accepted: int
     committed: int
     pathways: list[int]
+    drafted_by: list[str]
     draft_ms: float
     verify_ms: float
     judge_ms: float

@@ -22,6 +22,7 @@ from corpora.loading import load_corpus
 from corpora.templates import TEMPLATES_VERSION, render
 from methods.progress import TokenProgress
 from methods.schema import Settings
+from methods.settings import needs_store
 from primitives.contract import Ints
 from primitives.datastores.hidden_state_store import HiddenStateStore
 from primitives.datastores.manifest import open_store, save_store
@@ -32,7 +33,6 @@ from primitives.models.device import dtype_name, resolve_device, resolve_dtype
 from primitives.models.fingerprint import model_fingerprint
 from primitives.models.loading import LoadedModel, load_model, model_folder, render_prompt
 from primitives.publish import published
-from primitives.registry import DRAFTERS
 
 # Hidden states are taken after the last norm: the ones that predict the next token (spec 1.2, an interpretation).
 LAYER: Final = "final"
@@ -44,11 +44,6 @@ _LOG = logging.getLogger(__name__)
 def cache_folder(settings: Settings) -> Path:
     """Return where models and stores are kept: `cache_dir`, or the user's cache folder."""
     return Path(settings.cache_dir).expanduser() if settings.cache_dir else user_cache_path("atomsd")
-
-
-def needs_store(settings: Settings) -> bool:
-    """Return whether the drafter of these settings searches a store."""
-    return DRAFTERS.asks_for(settings.drafter["name"], "store")
 
 
 def prepare(settings: Settings) -> HiddenStateStore | None:
@@ -68,7 +63,7 @@ def store_corpus(settings: Settings) -> Corpus | None:
     Raises:
         ValueError: the train split cannot be had.
     """
-    if not needs_store(settings):
+    if not needs_store(settings.drafter):
         return None
     corpus = load_corpus(settings.dataset, "train", at_most=settings.datastore.num_prompts)
     if len(corpus) < settings.datastore.num_prompts:

@@ -116,7 +116,7 @@ def connect(
     settings: Settings, model: LoadedModel, target: CausalLMTarget, store: HiddenStateStore | None
 ) -> Connector:
     """Join the drafter and the verifier of these settings over a target that is there already."""
-    resources = {"store": store, "eos_ids": target.eos_ids}
+    resources = {"vector_store": store, "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
     drafter = DRAFTERS.build(settings.drafter["name"], _knobs(settings.drafter), resources)
     verifier = VERIFIERS.build(settings.verifier["name"], _knobs(settings.verifier), resources)
 

@@ -31,6 +31,8 @@ __all__ = [
 
 T = TypeVar("T", Drafter, Verifier)
 
+# What a drafter's constructor calls the stores that it searches.
+STORES = ("vector_store", "token_store")
 STORE_KINDS = ("id", "ood", "none")
 INDEX_KINDS = ("auto", "flat", "ivf_pq")
 # What every target and every tree give, so that no drafter need provide it.
@@ -54,8 +56,8 @@ def problems(settings: Settings) -> list[str]:
         *_decode_problems(settings),
         *_store_problems(settings),
         *_place_problems(settings),
-        *_knob_problems(DRAFTERS, settings.drafter),
-        *_knob_problems(VERIFIERS, settings.verifier),
+        *_primitive_problems(DRAFTERS, settings.drafter),
+        *_primitive_problems(VERIFIERS, settings.verifier),
         *_fit_problems(settings),
     ]
 
@@ -68,6 +70,11 @@ def check_pairing(drafter: type[Drafter], verifier: type[Verifier]) -> None:
             f"verifier '{_name(VERIFIERS, verifier)}' needs {', '.join(sorted(missing))} of a draft, which drafter "
             f"'{_name(DRAFTERS, drafter)}' does not provide: choose another drafter or verifier"
         )
+
+
+def needs_store(drafter: Mapping[str, Any]) -> bool:
+    """Return whether a configured drafter, or one within it, searches a datastore."""
+    return any(DRAFTERS.asks_for(drafter, store) for store in STORES)
 
 
 def _decode_problems(settings: Settings) -> Iterator[str]:
@@ -127,50 +134,65 @@ def _place_problems(settings: Settings) -> Iterator[str]:
             yield f"{key} is '{folder}', which is a file: give a folder"
 
 
-def _knob_problems(registry: Registry[T], config: Mapping[str, Any]) -> Iterator[str]:
-    """Check name, knobs and their types; their ranges too, where the primitive can be built from knobs alone."""
+def _primitive_problems(registry: Registry[T], config: Mapping[str, Any]) -> Iterator[str]:
+    """Check names, knobs and their types; ranges too, where the primitive can be built from knobs alone."""
     if not isinstance(config.get("name"), str):
         yield f"{registry.kind}.name is missing: {nearest('', registry.names())}"
         return
-    name = config["name"]
-    if name not in registry.names():
-        yield f"unknown {registry.kind} '{name}': {nearest(name, registry.names())}"
+    try:
+        within = list(registry.within(config))
+    except ValueError as error:
+        yield str(error)
         return
-    cls = registry.get(name)
-    knobs = {key: value for key, value in config.items() if key != "name"}
-    parameters = inspect.signature(cls).parameters
-    hints = get_type_hints(cls.__init__)
-    bad = [key for key in knobs if key not in parameters]
-    for key in bad:
-        yield f"{registry.kind} '{name}' has no setting '{key}': {nearest(key, parameters)}"
-    for key in knobs.keys() - set(bad):
-        if not _fits(knobs[key], hints.get(key, Any)):
-            bad.append(key)
-            yield f"{registry.kind}.{key} must be {_words(hints[key])}, got {knobs[key]!r}"
-    if not bad:
+    found = [problem for name, knobs in within for problem in _knob_problems(registry, name, knobs)]
+    yield from found
+    if not found:
         # Constructors only look at knobs; what the house provides (a store, say) is not there yet.
-        absent = {key: None for key, parameter in parameters.items() if parameter.default is parameter.empty}
+        absent = {
+            key: None
+            for name, knobs in within
+            for key, parameter in inspect.signature(registry.get(name)).parameters.items()
+            if parameter.default is parameter.empty and key not in knobs
+        }
         try:
-            registry.build(name, knobs, absent)
+            registry.build(within[0][0], within[0][1], absent)
         except ValueError as error:
             yield str(error)
 
 
+def _knob_problems(registry: Registry[T], name: str, knobs: Mapping[str, Any]) -> Iterator[str]:
+    cls = registry.get(name)
+    parameters = inspect.signature(cls).parameters
+    hints = get_type_hints(cls.__init__)
+    for key, value in knobs.items():
+        if key not in parameters:
+            yield f"{registry.kind} '{name}' has no setting '{key}': {nearest(key, parameters)}"
+        elif not _fits(value, hints.get(key, Any)):
+            yield f"{registry.kind}.{key} must be {_words(hints[key])}, got {value!r}"
+
+
 def _fit_problems(settings: Settings) -> Iterator[str]:
     drafter, verifier = settings.drafter.get("name"), settings.verifier.get("name")
-    if drafter not in DRAFTERS.names() or verifier not in VERIFIERS.names():
+    if drafter not in DRAFTERS.names() or verifier not in VERIFIERS.names() or _unknown_part(settings.drafter):
         return
     try:
         check_pairing(DRAFTERS.get(drafter), VERIFIERS.get(verifier))
     except SettingsError as error:
         yield str(error)
-    if DRAFTERS.asks_for(drafter, "store") and settings.datastore.kind == "none":
+    if needs_store(settings.drafter) and settings.datastore.kind == "none":
         yield (
             f"drafter '{drafter}' searches a datastore, but datastore=none: set datastore=id or datastore=ood, "
             "or choose a drafter that needs none"
         )
-    if settings.draft_model is not None and not DRAFTERS.asks_for(drafter, "draft_model"):
+    if settings.draft_model is not None and not DRAFTERS.asks_for(settings.drafter, "draft_model"):
         yield f"draft_model is '{settings.draft_model}', but drafter '{drafter}' uses no draft model: leave it null"
+
+
+def _unknown_part(drafter: Mapping[str, Any]) -> bool:
+    try:
+        return not list(DRAFTERS.within(drafter))
+    except ValueError:
+        return True
 
 
 def _name(registry: Registry[T], cls: type[T]) -> str:

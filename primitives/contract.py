@@ -9,12 +9,12 @@ Shapes: ``n`` tree nodes, ``V`` target vocabulary, ``V_d`` drafter vocabulary, `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from itertools import zip_longest
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -47,6 +47,7 @@ class DraftTree:
         log_q: float[n] or None, log-probability of each token under the drafter; None means proposed with certainty.
         q: float[n, V_d] or None, the drafter's distribution at each node's parent.
         scores: float[n] or None, the higher the more likely a node is accepted; used to fit the node budget.
+        sources: int64[n] or None, bit b set where the drafter's source b proposed the node; None means all of them.
 
     Raises:
         ValueError: if a parent does not come before its child, a token is negative, or lengths differ.
@@ -57,6 +58,7 @@ class DraftTree:
     log_q: Floats | None = None
     q: torch.Tensor | None = None
     scores: Floats | None = None
+    sources: Ints | None = None
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
@@ -66,7 +68,7 @@ class DraftTree:
             raise ValueError("in a draft tree every parent must come before its children (-1: the committed text)")
         if n and self.tokens.min() < 0:
             raise ValueError(f"a draft tree holds token id {self.tokens.min()}; padding must never be proposed")
-        for name in ("log_q", "q", "scores"):
+        for name in ("log_q", "q", "scores", "sources"):
             values = getattr(self, name)
             if values is not None and len(values) != n:
                 raise ValueError(f"a draft tree of {n} nodes needs {n} values in {name}, got {len(values)}")
@@ -83,7 +85,9 @@ class DraftTree:
         return cls(ids, np.arange(-1, len(ids) - 1, dtype=np.int64), log_q=log_q)
 
     @classmethod
-    def from_candidates(cls, candidates: Sequence[Sequence[int]], weights: Floats | None = None) -> DraftTree:
+    def from_candidates(
+        cls, candidates: Sequence[Sequence[int]], weights: Floats | None = None, sources: Ints | None = None
+    ) -> DraftTree:
         """Merge token sequences into their prefix tree (SENSE, Alg. 3: sort, then longest common prefix).
 
         No candidate is lost: each one is a path from the root, and the nodes are the distinct non-empty prefixes.
@@ -92,15 +96,16 @@ class DraftTree:
             candidates: any number of token sequences of any lengths.
             weights: float[len(candidates)] or None; a node scores the total weight of the candidates through it, which
                 makes a parent score at least as much as its child.
+            sources: int64[len(candidates)] or None, who proposed each candidate; a node has the bits of all through it.
         """
         if any(token < 0 for candidate in candidates for token in candidate):
             raise ValueError("a candidate holds a negative token id; padding must never be proposed")
         rows = list(zip_longest(*candidates, fillvalue=PAD))
         grid = np.array(rows, np.int64).T if rows else np.empty((len(candidates), 0), np.int64)
-        return cls.from_grid(grid, weights)
+        return cls.from_grid(grid, weights, sources)
 
     @classmethod
-    def from_grid(cls, grid: Ints, weights: Floats | None = None) -> DraftTree:
+    def from_grid(cls, grid: Ints, weights: Floats | None = None, sources: Ints | None = None) -> DraftTree:
         """As `from_candidates`, for candidates in the rows of int64[N, M], padded at the end with -1."""
         if not grid.size:
             return cls.empty()
@@ -118,7 +123,11 @@ class DraftTree:
         if weights is not None:
             spread = np.broadcast_to(np.asarray(weights, np.float64)[order, None], grid.shape)
             scores = np.bincount(ids[real], weights=spread[real], minlength=int(new.sum())).astype(np.float64)
-        return cls(grid[new], above[new], scores=scores)
+        bits: Ints | None = None
+        if sources is not None:
+            bits = np.zeros(int(new.sum()), np.int64)
+            np.bitwise_or.at(bits, ids[real], np.broadcast_to(sources[order, None], grid.shape)[real])
+        return cls(grid[new], above[new], scores=scores, sources=bits)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -192,6 +201,7 @@ class DraftTree:
             log_q=None if self.log_q is None else self.log_q[chosen],
             q=None if self.q is None else self.q[torch.from_numpy(chosen)],
             scores=None if self.scores is None else self.scores[chosen],
+            sources=None if self.sources is None else self.sources[chosen],
         )
 
 
@@ -205,12 +215,24 @@ class TargetView:
     Attributes:
         logits: [n+1, V], before any softmax, in the target's dtype.
         hidden: [n+1, h], final hidden states after the last norm (the input of the output embedding).
-        features: [n+1, 3h] or None, concatenated hidden states of inner layers, for drafters that need them.
+        features: [n+1, k h] or None, hidden states entering the k inner layers that the drafter asked for.
     """
 
     logits: torch.Tensor
     hidden: torch.Tensor
     features: torch.Tensor | None = None
+
+    @property
+    def last(self) -> TargetView:
+        """The view of the last row alone."""
+        return TargetView(self.logits[-1:], self.hidden[-1:], None if self.features is None else self.features[-1:])
+
+    def followed_by(self, other: TargetView) -> TargetView:
+        """Return the view of these rows and then the other's."""
+        features = None
+        if self.features is not None and other.features is not None:
+            features = torch.cat([self.features, other.features])
+        return TargetView(torch.cat([self.logits, other.logits]), torch.cat([self.hidden, other.hidden]), features)
 
     def select(self, rows: Ints) -> TargetView:
         """Return the view of some rows only."""
@@ -236,6 +258,31 @@ class Verdict:
 
 
 @dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a pass showed and what it committed.
+
+    Attributes:
+        tree: the tree that went through the forward: the pending token in, hopeless and superfluous nodes out.
+        view: what the target says about it.
+        path: int64[c], the committed nodes from the root down; cut where the text ended, so it may be empty.
+    """
+
+    tree: DraftTree
+    view: TargetView
+    path: Ints
+
+    @cached_property
+    def committed(self) -> Ints:
+        """int64[c], the committed tokens."""
+        return self.tree.tokens[self.path]
+
+    @cached_property
+    def committed_view(self) -> TargetView:
+        """The view of the committed tokens alone: row 0 before them, row i+1 after token i."""
+        return self.view.select(np.concatenate([[0], self.path + 1]))
+
+
+@dataclass(frozen=True, eq=False)
 class Context:
     """What a drafter may look at when it proposes.
 
@@ -245,12 +292,14 @@ class Context:
         logits: [V], the target's logits after the committed text (they chose the pending token).
         hidden: [h], the hidden state that produced them.
         budget: the most tokens that can still be committed; deeper nodes are cut.
+        features: [k h] or None, what entered the drafter's `layers` where the hidden state was made.
     """
 
     tokens: Ints
     logits: torch.Tensor
     hidden: torch.Tensor
     budget: int
+    features: torch.Tensor | None = None
 
     @property
     def pending(self) -> int:
@@ -262,10 +311,22 @@ class Drafter(ABC):
     """Proposes continuations of the committed text. One instance serves one sequence at a time.
 
     Attributes:
+        name: its name in the registry.
         provides: what its trees carry beyond tokens, out of {"q"}.
     """
 
+    name: ClassVar[str] = ""
     provides: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Who proposes: itself, or the names behind the bits of `DraftTree.sources`."""
+        return (self.name,)
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Inner layers of the target that it looks at: the states entering them come as `TargetView.features`."""
+        return ()
 
     def start(self, prompt: Ints, view: TargetView) -> None:  # noqa: B027 - optional hook
         """Begin a sequence: int64[T] prompt ids and the view of their prefill (hidden is [T, h])."""
@@ -274,8 +335,8 @@ class Drafter(ABC):
     def propose(self, context: Context) -> DraftTree:
         """Return a tree over the committed text; level 1 competes with the pending token for the same position."""
 
-    def observe(self, committed: Ints, view: TargetView) -> None:  # noqa: B027 - optional hook
-        """Learn what a pass committed: int64[c] tokens, and their view (row 0 before them, row i+1 after token i)."""
+    def observe(self, outcome: Outcome) -> None:  # noqa: B027 - optional hook
+        """Learn from a pass: what the target says of every node, and which nodes were committed."""
 
     def finish(self) -> None:  # noqa: B027 - optional hook
         """End the sequence and drop what belongs to it."""
@@ -285,11 +346,15 @@ class Verifier(ABC):
     """Decides which nodes of a tree are accepted.
 
     Attributes:
+        name: its name in the registry.
         guarantee: "exact" (output identical to greedy), "distribution" (law of the output identical to sampling) or
             "lossy".
         needs: what a verifier cannot work without, out of {"q", "hidden", "lookahead"}.
+        neutral: settings at which a lossy verifier accepts what exact matching does, and nothing else.
     """
 
+    name: ClassVar[str] = ""
+    neutral: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     guarantee: ClassVar[Guarantee]
     needs: ClassVar[frozenset[str]] = frozenset()
 
@@ -334,6 +399,15 @@ class Target(ABC):
     @abstractmethod
     def commit(self, path: Ints) -> None:
         """Make the nodes of a root path of the last verified tree part of the text, drop all others."""
+
+    def capture(self, layers: Sequence[int]) -> None:
+        """Give the states entering these layers (0 is the first) as `features` from the next prefill on.
+
+        Raises:
+            ValueError: a layer that the model does not have.
+        """
+        if layers:
+            raise ValueError(f"{type(self).__name__} cannot show inner layers, and the drafter asks for {list(layers)}")
 
     def synchronize(self) -> None:  # noqa: B027 - nothing to wait for on a CPU
         """Wait until the device has done its work, so that a clock read means something."""

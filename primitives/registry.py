@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from primitives.contract import Drafter, Verifier
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Drafter | Verifier)
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
@@ -30,10 +30,12 @@ class Registry(Generic[T]):
     Args:
         kind: what the errors call an entry ("drafter").
         package: dotted name of the package whose modules register themselves.
+        base: what every entry is.
     """
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(self, kind: str, package: str, base: type[T]) -> None:
         self.kind = kind
+        self.base = base
         self.package = package
         self._classes: dict[str, type[T]] = {}
         self._loaded = False
@@ -48,6 +50,7 @@ class Registry(Generic[T]):
                     f"{self.kind} '{name}' is registered twice: by {other.__module__} and by {cls.__module__}"
                 )
             self._classes[name] = cls
+            cls.name = name
             return cls
 
         return enter
@@ -67,10 +70,13 @@ class Registry(Generic[T]):
     def build(self, name: str, knobs: Mapping[str, Any], resources: Mapping[str, Any]) -> T:
         """Return an instance of `name` made with its knobs and with those resources that its constructor names.
 
+        Where the constructor takes a primitive of this kind, or a sequence of them, the knob is a name, or a mapping of
+        "name" and knobs, and is built likewise.
+
         Args:
             name: registry name.
             knobs: values from the configuration; each must be a parameter of the constructor.
-            resources: what the house can provide ("store", "eos_ids", ...); only what is asked for is passed on.
+            resources: what the house can provide ("vector_store", "eos_ids", ...); only what is asked for is passed on.
 
         Raises:
             ValueError: an unknown name or knob, or a value that the primitive refuses.
@@ -81,15 +87,35 @@ class Registry(Generic[T]):
             if knob not in parameters or knob in resources:
                 allowed = [p for p in parameters if p not in resources]
                 raise ValueError(f"{self.kind} '{name}' has no setting '{knob}': {nearest(knob, allowed)}")
-        given = {**knobs, **{key: value for key, value in resources.items() if key in parameters}}
+        parts = self._parts(name)
+        made = {
+            key: _each(value, lambda part: self.build(*named(part), resources)) if key in parts else value
+            for key, value in knobs.items()
+        }
+        given = {**made, **{key: value for key, value in resources.items() if key in parameters}}
         missing = [key for key, part in parameters.items() if part.default is part.empty and key not in given]
         if missing:
             raise ValueError(f"{self.kind} '{name}' needs {', '.join(missing)}, and nothing provides it")
         return cls(**given)
 
-    def asks_for(self, name: str, resource: str) -> bool:
-        """Return whether the constructor of `name` takes the resource."""
-        return resource in inspect.signature(self.get(name)).parameters
+    def asks_for(self, config: str | Mapping[str, Any], resource: str) -> bool:
+        """Return whether the constructor of a configured primitive, or of one within it, takes the resource."""
+        return any(resource in inspect.signature(self.get(name)).parameters for name, _ in self.within(config))
+
+    def within(self, config: str | Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield name and knobs of a configured primitive, then of those that it is made of."""
+        name, knobs = named(config)
+        yield name, knobs
+        for key in self._parts(name) & knobs.keys():
+            found: list[str | Mapping[str, Any]] = []
+            _each(knobs[key], found.append)
+            for part in found:
+                yield from self.within(part)
+
+    def _parts(self, name: str) -> set[str]:
+        """Return the parameters of a constructor that are primitives of this kind themselves."""
+        hints = get_type_hints(self.get(name).__init__)
+        return {key for key, hint in hints.items() if key != "return" and self.base in {hint, *get_args(hint)}}
 
     def _load(self) -> None:
         if not self._loaded:
@@ -98,5 +124,26 @@ class Registry(Generic[T]):
                 import_module(f"{self.package}.{module.name}")
 
 
-DRAFTERS: Registry[Drafter] = Registry("drafter", "primitives.drafting")
-VERIFIERS: Registry[Verifier] = Registry("verifier", "primitives.verification")
+def named(config: Any) -> tuple[str, dict[str, Any]]:
+    """Return name and knobs of a configured primitive: a bare name has no knobs.
+
+    Raises:
+        ValueError: neither a name nor a mapping with one.
+    """
+    if isinstance(config, str):
+        return config, {}
+    if not isinstance(config, Mapping) or not isinstance(config.get("name"), str):
+        raise ValueError(f"a primitive is configured by its name, or by a mapping with 'name' in it, not by {config!r}")
+    return config["name"], {key: value for key, value in config.items() if key != "name"}
+
+
+def _each(value: Any, do: Callable[[Any], Any]) -> Any:
+    """Apply a function to a configured primitive, or to each of a sequence of them; None stays None."""
+    if value is None or isinstance(value, str | Mapping):
+        return None if value is None else do(value)
+    return [do(part) for part in value]
+
+
+# mypy takes a class with abstract methods for no type to pass on, though nothing is made of it here.
+DRAFTERS: Registry[Drafter] = Registry("drafter", "primitives.drafting", Drafter)  # type: ignore[type-abstract]
+VERIFIERS: Registry[Verifier] = Registry("verifier", "primitives.verification", Verifier)  # type: ignore[type-abstract]

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from omegaconf import OmegaConf
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from primitives.contract import Context, Drafter, DraftTree, Ints, Target, TargetView
+from methods.schema import CONF_DIR
+from primitives.contract import Context, Drafter, DraftTree, Ints, Outcome, Target, TargetView
 from primitives.datastores.hidden_state_store import HiddenStateStore
 from primitives.datastores.store_builder import StoreBuilder
 from primitives.models.batching import greedy_answers, hidden_states
@@ -183,8 +185,8 @@ class FixedDrafter(Drafter):
         self.contexts.append((context.tokens.tolist(), context.budget))
         return self.trees.pop(0) if self.trees else DraftTree.empty()
 
-    def observe(self, committed: Ints, view: TargetView) -> None:
-        self.observed.append((committed.tolist(), view))
+    def observe(self, outcome: Outcome) -> None:
+        self.observed.append((outcome.committed.tolist(), outcome.committed_view))
 
     def finish(self) -> None:
         self.finished += 1
@@ -262,6 +264,13 @@ def random_prompt(seed: int, length: int = 9) -> list[int]:
     return np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
 
 
+def knobs_of(kind: str, name: str) -> dict[str, Any]:
+    """Return the settings of a primitive as conf/ has them: what its users get."""
+    knobs = OmegaConf.to_container(OmegaConf.load(CONF_DIR / kind / f"{name}.yaml"))
+    assert isinstance(knobs, dict)
+    return {str(key): value for key, value in knobs.items() if key != "name"}
+
+
 def tiny_store(name: str = "llama") -> HiddenStateStore:
     """Return a store of a tiny model's own greedy answers to the random prompts of seeds 0 to 11, 16 dimensions."""
     return _tiny_store(name, 12, 16)
@@ -285,6 +294,11 @@ def successor_table(text: Sequence[int], size: int = VOCABULARY, best: float = 8
     for token, following in pairwise(text):
         table[token, following] = best
     return table
+
+
+def passed(tokens: Sequence[int], view: TargetView) -> Outcome:
+    """Return the outcome of a pass whose draft was a chain that was committed whole."""
+    return Outcome(DraftTree.chain(tokens), view, np.arange(len(tokens)))
 
 
 def tree_of(tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float] | None = None) -> DraftTree:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from primitives.contract import PAD, Context, Drafter, DraftTree, Floats, Ints, TargetView
+from primitives.contract import PAD, Context, Drafter, DraftTree, Floats, Ints, Outcome, TargetView
 from primitives.datastores.hidden_state_store import HiddenStateStore
 from primitives.datastores.projection import Keys
 from primitives.datastores.running_store import RunningStore
@@ -23,7 +23,7 @@ class SemanticDrafter(Drafter):
     `candidates` distinct ones form the tree.
 
     Args:
-        store: the static store.
+        vector_store: the static store.
         candidates: N, most candidates in the tree.
         length: M, most tokens of a candidate.
         neighbours: K, neighbours looked up in the static store.
@@ -43,7 +43,7 @@ class SemanticDrafter(Drafter):
 
     def __init__(
         self,
-        store: HiddenStateStore,
+        vector_store: HiddenStateStore,
         candidates: int = 10,
         length: int = 10,
         neighbours: int = 50,
@@ -75,7 +75,7 @@ class SemanticDrafter(Drafter):
                 raise ValueError(f"drafter 'sen': {name}={weight} is out of range; it must not be negative")
         if not (static or dynamic):
             raise ValueError("drafter 'sen': static=false and dynamic=false leave nothing to search; turn one on")
-        self.store = store
+        self.vector_store = vector_store
         self.candidates = candidates
         self.length = length
         self.neighbours = neighbours
@@ -92,13 +92,13 @@ class SemanticDrafter(Drafter):
 
     def start(self, prompt: Ints, view: TargetView) -> None:
         """Begin an empty running store, or one that holds the prompt."""
-        self._running = RunningStore(self.store.projection)
+        self._running = RunningStore(self.vector_store.projection)
         if self.dynamic and self.prompt_in_dynamic:
             self._running.extend(prompt[1:], view.hidden[:-1])
 
     def propose(self, context: Context) -> DraftTree:
         """Return the tree of the best candidates; each node scores the weight of the neighbours that agree on it."""
-        key = self.store.projection(context.hidden[None].float().cpu().numpy())[0]
+        key = self.vector_store.projection(context.hidden[None].float().cpu().numpy())[0]
         similarity, found = self._search(key)
         hit = found[:, 0] == context.pending
         if self.require_hit:
@@ -110,17 +110,17 @@ class SemanticDrafter(Drafter):
         best = np.argsort(-score, kind="stable")[: self.candidates]
         return DraftTree.from_grid(grid[best], weights[best])
 
-    def observe(self, committed: Ints, view: TargetView) -> None:
+    def observe(self, outcome: Outcome) -> None:
         """Add the states that predicted the committed tokens to the running store."""
-        if self.dynamic:
-            self._running.extend(committed, view.hidden[: len(committed)])
+        if self.dynamic and len(outcome.path):
+            self._running.extend(outcome.committed, outcome.view.hidden[outcome.tree.rows[outcome.path]])
 
     def _search(self, key: Keys) -> tuple[Floats, Ints]:
         """Return similarities float[m] and continuations int64[m, length] from both stores, empty ones left out."""
         similarities: list[Floats] = [np.empty(0)]
         grids: list[Ints] = [np.empty((0, self.length), np.int64)]
         for used, store, count in (
-            (self.static, self.store, self.neighbours),
+            (self.static, self.vector_store, self.neighbours),
             (self.dynamic, self._running, self.dynamic_neighbours),
         ):
             if used:

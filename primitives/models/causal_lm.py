@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -43,6 +43,7 @@ class CausalLMTarget(Target):
         self._last: TargetView | None = None
         self._view: TargetView | None = None
         self._decoder = model.get_decoder()
+        self._captured: list[torch.nn.Module] = []
         refuse_unfaithful(self, config.model_type)
         self._last = None
         self.cache = PooledCache(config.num_hidden_layers)
@@ -51,9 +52,8 @@ class CausalLMTarget(Target):
     def prefill(self, ids: Ints) -> TargetView:
         """Forget everything, read int64[T] ids and return their view (logits [1, V], hidden [T, h])."""
         self.cache.truncate(0)
-        logits, hidden = self._forward(ids, logits_to_keep=1)
-        view = TargetView(logits, hidden)
-        self._last = TargetView(logits, hidden[-1:])
+        view = self._forward(ids, logits_to_keep=1)
+        self._last = view.last
         self._view = None
         return view
 
@@ -70,8 +70,8 @@ class CausalLMTarget(Target):
             self.cache.truncate(self.cache.length - (len(self._view.logits) - 1))
             self._view = None
         with _grouped_attention(self.device):
-            logits, hidden = self._forward(tree.tokens, **self._tree_arguments(tree))
-        self._view = TargetView(torch.cat([self._last.logits, logits]), torch.cat([self._last.hidden, hidden]))
+            view = self._forward(tree.tokens, **self._tree_arguments(tree))
+        self._view = self._last.followed_by(view)
         return self._view
 
     @torch.inference_mode()
@@ -82,9 +82,20 @@ class CausalLMTarget(Target):
         start = self.cache.length - (len(self._view.logits) - 1)
         self.cache.commit(start, torch.from_numpy(start + path).to(self.device))
         if len(path):
-            row = int(path[-1]) + 1
-            self._last = TargetView(self._view.logits[row : row + 1], self._view.hidden[row : row + 1])
+            self._last = self._view.select(path[-1:] + 1)
         self._view = None
+
+    def capture(self, layers: Sequence[int]) -> None:
+        """Give the states entering these layers as `features` from the next prefill on.
+
+        Raises:
+            ValueError: a layer that the model does not have.
+        """
+        blocks = decoder_layers(self.model) if layers else []
+        wrong = [layer for layer in layers if not 0 <= layer < len(blocks)]
+        if wrong:
+            raise ValueError(f"layer {wrong[0]} does not exist: the model has layers 0 to {len(blocks) - 1}")
+        self._captured = [blocks[layer] for layer in layers]
 
     def synchronize(self) -> None:
         """Wait until the device has done its work."""
@@ -94,8 +105,7 @@ class CausalLMTarget(Target):
     @torch.inference_mode()
     def teacher_forced(self, ids: Ints) -> TargetView:
         """Return logits and hidden states after each of int64[T] ids, in a forward of their own without a cache."""
-        logits, hidden = self._forward(ids, cache=None, logits_to_keep=0)
-        return TargetView(logits, hidden)
+        return self._forward(ids, cache=None, logits_to_keep=0)
 
     def _tree_arguments(self, tree: DraftTree) -> dict[str, Any]:
         """A chain is a plain causal continuation; a tree needs its own mask and the depths as positions."""
@@ -108,13 +118,20 @@ class CausalLMTarget(Target):
         positions = torch.from_numpy(past + tree.depths - 1).to(self.device)
         return {"attention_mask": mask, "position_ids": positions[None]}
 
-    def _forward(self, ids: Ints, **arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def _forward(self, ids: Ints, **arguments: Any) -> TargetView:
         """Return logits [rows, V] and final hidden states [n, h] of int64[n] ids behind what the cache holds."""
         cache = arguments.pop("cache", self.cache)
         caught: list[torch.Tensor] = []
+        entering: list[torch.Tensor] = []
         # The hidden state after the last norm is what the decoder hands to the output embedding; catching it there
         # spares output_hidden_states, which would keep every layer's.
-        handle = self._decoder.register_forward_hook(lambda _m, _i, output: caught.append(output.last_hidden_state))
+        handles = [
+            self._decoder.register_forward_hook(lambda _m, _i, output: caught.append(output.last_hidden_state)),
+            *(
+                block.register_forward_pre_hook(lambda _m, inputs: entering.append(inputs[0]))
+                for block in self._captured
+            ),
+        ]
         try:
             output = self.model(
                 input_ids=torch.from_numpy(np.ascontiguousarray(ids)).to(self.device)[None],
@@ -123,8 +140,10 @@ class CausalLMTarget(Target):
                 **arguments,
             )
         finally:
-            handle.remove()
-        return output.logits[0], caught[0][0]
+            for handle in handles:
+                handle.remove()
+        features = torch.cat([state[0] for state in entering], dim=-1) if entering else None
+        return TargetView(output.logits[0], caught[0][0], features)
 
 
 @contextmanager
@@ -144,6 +163,14 @@ def _grouped_attention(device: torch.device) -> Iterator[None]:
             os.environ.pop(GROUPED, None)
         else:
             os.environ[GROUPED] = before
+
+
+def decoder_layers(model: PreTrainedModel) -> Sequence[torch.nn.Module]:
+    """Return the model's decoder layers, the first one first; ValueError if they are not found."""
+    layers = getattr(model.get_decoder(), "layers", None)
+    if layers is None:
+        raise ValueError(f"the layers of a {type(model).__name__} are not found, so no inner layer can be looked at")
+    return cast(Sequence[torch.nn.Module], layers)
 
 
 def configured_eos(model: PreTrainedModel) -> list[int]:

@@ -45,6 +45,7 @@ class SoftGatedVerifier(Verifier):
 
     guarantee = "lossy"
     needs = frozenset({"lookahead"})
+    neutral = ({"theta_e": 1.0}, {"k": 1, "window": False}, {"topk": False, "window": False})
 
     def __init__(
         self,

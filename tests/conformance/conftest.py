@@ -19,6 +19,6 @@ def resources() -> Resources:
 
     def offer(target: CausalLMTarget, name: str = "llama") -> dict[str, Any]:
         assert target.model is tiny_model(name)
-        return {"store": tiny_store(name), "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
+        return {"vector_store": tiny_store(name), "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
 
     return offer

@@ -26,6 +26,7 @@ from tests.rigs import (
     RandomDrafter,
     WatchedTarget,
     greedy_of,
+    knobs_of,
     random_prompt,
     tiny_model,
     tiny_store,
@@ -36,11 +37,7 @@ Resources = Callable[..., dict[str, Any]]
 SHAPES = ("chain", "tree")
 EXACT = [name for name in VERIFIERS.names() if VERIFIERS.get(name).guarantee == "exact"]
 LOSSY = [name for name in VERIFIERS.names() if VERIFIERS.get(name).guarantee == "lossy"]
-# The settings at which a lossy verifier must be exact.
-NEUTRAL: dict[str, list[dict[str, Any]]] = {
-    "soft_gated": [{"theta_e": 1.0}, {"k": 1, "window": False}, {"topk": False, "window": False}],
-}
-NEUTRAL_CASES = [(name, knobs) for name, cases in NEUTRAL.items() for knobs in cases]
+NEUTRAL = [(name, dict(knobs)) for name in LOSSY for knobs in VERIFIERS.get(name).neutral]
 TOKENS = 24
 DRAFTED = 5
 
@@ -102,7 +99,7 @@ def test_every_verifier_declares_what_it_guarantees() -> None:
 
 
 def test_every_lossy_verifier_has_a_neutral_setting() -> None:
-    assert sorted(NEUTRAL) == LOSSY
+    assert {name for name, _ in NEUTRAL} == set(LOSSY)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -114,7 +111,7 @@ def test_exact_verification_writes_the_greedy_text(
 ) -> None:
     target = CausalLMTarget(tiny_model(model), eos_ids=())
     offered = resources(target, model)
-    checked = Checked(shaped(DRAFTERS.build(drafter, {}, offered), shape), target.vocab_size)
+    checked = Checked(shaped(DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), shape), target.vocab_size)
     watched = WatchedTarget(target)
     for seed in (0, 1, 77):
         prompt = random_prompt(seed)
@@ -158,8 +155,8 @@ def test_exact_verification_is_lossless_for_any_prompt_budget_and_tree_size(
     model: str, drafter: str, verifier: str, prompt: list[int], count: int, max_nodes: int
 ) -> None:
     target = CausalLMTarget(tiny_model(model), eos_ids=())
-    offered = {"store": tiny_store(model), "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
-    built = DRAFTERS.build(drafter, {}, offered), VERIFIERS.build(verifier, {}, offered)
+    offered = {"vector_store": tiny_store(model), "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
+    built = DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), VERIFIERS.build(verifier, {}, offered)
     done = generate(target, *built, prompt, count, max_nodes)
     assert done.ids == greedy_of(tiny_model(model), prompt, count)
     assert all(1 <= record.nodes <= max_nodes for record in done.trace.passes)
@@ -178,7 +175,7 @@ def test_lossy_verification_makes_progress_and_ends_in_time(
         prompt = random_prompt(seed)
         offered = resources(target)
         if drafter in DRAFTERS.names():
-            built = shaped(DRAFTERS.build(drafter, {}, offered), shape)
+            built = shaped(DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), shape)
         else:
             built = rig(drafter, "llama", prompt, shape)
         watched = WatchedTarget(target)
@@ -195,7 +192,7 @@ def test_lossy_verification_makes_progress_and_ends_in_time(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("verifier", "knobs"), NEUTRAL_CASES)
+@pytest.mark.parametrize(("verifier", "knobs"), NEUTRAL)
 @pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "liar", "random"])
 def test_the_neutral_setting_of_a_lossy_verifier_is_exact(
     drafter: str, verifier: str, knobs: dict[str, Any], shape: str, resources: Resources
@@ -204,7 +201,7 @@ def test_the_neutral_setting_of_a_lossy_verifier_is_exact(
     prompt = random_prompt(1)
     offered = resources(target)
     if drafter in DRAFTERS.names():
-        built = shaped(DRAFTERS.build(drafter, {}, offered), shape)
+        built = shaped(DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), shape)
     else:
         built = rig(drafter, "llama", prompt, shape)
     done = generate(target, built, VERIFIERS.build(verifier, knobs, offered), prompt)

@@ -31,6 +31,7 @@ def record(committed: int, **changes: Any) -> PassRecord:
         "accepted": committed - 1,
         "committed": committed,
         "pathways": [0] * committed,
+        "drafted_by": ["", *["pld"] * (committed - 1)],
         "draft_ms": 1.0,
         "verify_ms": 8.0,
         "judge_ms": 0.5,

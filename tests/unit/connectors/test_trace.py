@@ -6,7 +6,8 @@ from connectors.trace import PassRecord, Trace
 
 
 def record(committed: int, ms: float) -> PassRecord:
-    return PassRecord(1, 2, 2, 3, 2, 2, committed - 1, committed, [0] * committed, ms, 2 * ms, 3 * ms, 4 * ms)
+    pathways, drafted_by = [0] * committed, ["pld"] * committed
+    return PassRecord(1, 2, 2, 3, 2, 2, committed - 1, committed, pathways, drafted_by, ms, 2 * ms, 3 * ms, 4 * ms)
 
 
 def test_parts_add_up() -> None:

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM
 from corpora.corpus import Corpus
 from corpora.loading import load_corpus
 from methods import offline
-from methods.offline import cache_folder, needs_store, prepare, prepare_store, store_corpus
-from methods.settings import Settings, compose
+from methods.offline import cache_folder, prepare, prepare_store, store_corpus
+from methods.settings import Settings, compose, needs_store
 from primitives.datastores.hidden_state_store import HiddenStateStore
 from primitives.datastores.manifest import MANIFEST_FILE, StoreError
 from primitives.models.batching import greedy_answers, hidden_states
@@ -209,10 +209,10 @@ def test_a_store_that_is_named_is_used_and_must_fit(words: Words, other_folder: 
 def test_only_retrieval_methods_need_a_store(words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = watch(monkeypatch)
     for method in ("vanilla", "pld"):
-        assert not needs_store(compose(words(method)))
+        assert not needs_store(compose(words(method)).drafter)
         assert prepare(compose(words(method))) is None
     assert [counted.calls for counted in watched.values()] == [0, 0]
-    assert needs_store(compose(words("sense")))
+    assert needs_store(compose(words("sense")).drafter)
 
 
 def test_more_dimensions_than_states_are_refused_by_the_settings_name(words: Words, tmp_path: Path) -> None:

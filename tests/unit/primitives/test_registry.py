@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from primitives.contract import Context, Drafter, DraftTree
 from primitives.registry import DRAFTERS, VERIFIERS, Registry, nearest
 
 
-class Plain:
+class Plain(Drafter):
     """A primitive with two knobs and two resources."""
 
     def __init__(self, store: object, length: int = 3, width: int = 1, eos_ids: frozenset[int] = frozenset()) -> None:
@@ -16,6 +17,9 @@ class Plain:
         self.length = length
         self.width = width
         self.eos_ids = eos_ids
+
+    def propose(self, context: Context) -> DraftTree:
+        return DraftTree.empty()
 
 
 @pytest.fixture
@@ -25,7 +29,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[Plain]
     (tmp_path / "no_primitives" / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "no_primitives", raising=False)
-    made: Registry[Plain] = Registry("drafter", "no_primitives")
+    made: Registry[Plain] = Registry("drafter", "no_primitives", Plain)
     made.register("plain")(Plain)
     return made
 

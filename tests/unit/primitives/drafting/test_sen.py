@@ -15,7 +15,7 @@ from primitives.datastores.store_builder import StoreBuilder
 from primitives.drafting.sen import SemanticDrafter
 from primitives.models.batching import hidden_states
 from primitives.models.causal_lm import CausalLMTarget
-from tests.rigs import greedy_of, random_prompt, tiny_model
+from tests.rigs import greedy_of, passed, random_prompt, tiny_model
 
 WIDTH = 4
 
@@ -117,8 +117,8 @@ def test_the_running_text_is_searched_once_it_is_observed_and_forgotten_at_the_n
     drafter = dynamic_drafter(length=3)
     assert len(ask(drafter, pending=7)) == 0
     # Row i of the view predicted token i: the state at angle 0 predicted the 7.
-    drafter.observe(np.array([6, 7]), view_of(90, 0, 90))
-    drafter.observe(np.array([8]), view_of(90, 90))
+    drafter.observe(passed([6, 7], view_of(90, 0, 90)))
+    drafter.observe(passed([8], view_of(90, 90)))
     assert leaves(ask(drafter, pending=7)) == [[6, 7, 8], [7, 8], [8]]
     drafter.finish()
     drafter.start(np.array([1, 2]), view_of(0, 0))
@@ -127,7 +127,7 @@ def test_the_running_text_is_searched_once_it_is_observed_and_forgotten_at_the_n
 
 def test_the_nearest_of_the_running_text_comes_first() -> None:
     drafter = dynamic_drafter(length=3, dynamic_neighbours=1)
-    drafter.observe(np.array([6, 7, 8]), view_of(90, 0, 90, 90))
+    drafter.observe(passed([6, 7, 8], view_of(90, 0, 90, 90)))
     assert leaves(ask(drafter, pending=7)) == [[7, 8]]
     assert leaves(ask(drafter, pending=7, angle=80)) == [[6, 7, 8]]
 
@@ -148,7 +148,7 @@ def test_each_store_can_be_switched_off() -> None:
     for static, dynamic in ((True, True), (True, False), (False, True)):
         drafter = SemanticDrafter(store, length=2, static=static, dynamic=dynamic)
         drafter.start(np.array([1]), view_of(90))
-        drafter.observe(np.array([6]), view_of(0, 90))
+        drafter.observe(passed([6], view_of(0, 90)))
         found[static, dynamic] = sorted(leaves(ask(drafter, pending=6)))
     assert found == {
         (True, True): [[5], [6]],
