@@ -312,7 +312,7 @@ class Drafter(ABC):
 
     Attributes:
         name: its name in the registry.
-        provides: what its trees carry beyond tokens, out of {"q"}.
+        provides: what its trees hold to: "q" (they carry the distributions drawn from), "chain" (they never branch).
     """
 
     name: ClassVar[str] = ""
@@ -349,7 +349,7 @@ class Verifier(ABC):
         name: its name in the registry.
         guarantee: "exact" (output identical to greedy), "distribution" (law of the output identical to sampling) or
             "lossy".
-        needs: what a verifier cannot work without, out of {"q", "hidden", "lookahead"}.
+        needs: what it cannot work without, out of {"q", "chain", "hidden", "lookahead"}.
         neutral: settings at which a lossy verifier accepts what exact matching does, and nothing else.
     """
 
