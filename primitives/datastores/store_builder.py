@@ -1,114 +1,77 @@
-"""Building a hidden-state store from a stream of hidden states, in the memory of its index."""
+"""Building a vector store from a stream of hidden states."""
 
 from __future__ import annotations
 
-import logging
-from math import isqrt
-from typing import Any, Final, Literal
+from typing import Final
 
-import faiss
 import numpy as np
 
-from primitives.contract import Ints
-from primitives.datastores.hidden_state_store import HiddenStateStore
+from primitives.datastores.index import IndexKind, check_index, index_of
 from primitives.datastores.projection import Keys, Projection
+from primitives.datastores.token_store import TokenStore
+from primitives.datastores.vector_store import VectorStore
 
-logger = logging.getLogger(__name__)
-
-IndexKind = Literal["auto", "ivf_pq", "flat"]
 PCA_SAMPLE: Final = 16_384
-POINTS_PER_CENTROID: Final = 39
 
 
 class StoreBuilder:
-    """Takes documents with their hidden states one by one and makes a :class:`HiddenStateStore`.
+    """Takes the hidden states of a token store's tokens, in order, and makes a :class:`VectorStore`.
 
-    Only what training needs is held back: hidden states until the PCA is fitted, then keys until the index is trained.
+    Hidden states are held back until the PCA is fitted, keys until all are there: the index trains on a sample of them.
+    A corpus whose keys do not fit in memory keeps them in files instead, for `index.index_of`.
 
     Args:
-        total: tokens of all documents together, which sizes the index.
+        token_store: the documents, without copies.
         dim: key dimensions.
-        kind: "ivf_pq", "flat" (exact inner product), or "auto": IVF-PQ where there are keys enough to train it.
-        lists: inverted lists (nlist); None is 4 sqrt(total). Never more than there are training points for.
-        subspaces: parts that a key is quantised in (m), a divisor of `dim`; None is the largest up to 16.
-        bits: of the code of a part (nbits), 4 to 12.
+        kind: see `index.index_of`, as the ones that follow.
+        lists: inverted lists.
+        subspaces: parts that a key is quantised in.
+        bits: of the code of a part.
+        layer: see `VectorStore`.
 
     Raises:
-        ValueError: IVF-PQ asked for with fewer keys than its training needs, or parts that do not divide the key.
+        ValueError: an index that cannot be made of so many keys.
     """
 
     def __init__(
         self,
-        total: int,
+        token_store: TokenStore,
         dim: int,
         kind: IndexKind = "auto",
         lists: int | None = None,
         subspaces: int | None = None,
         bits: int = 8,
+        layer: int | None = None,
     ) -> None:
-        needed = POINTS_PER_CENTROID * 2**bits
-        if kind == "ivf_pq" and total < needed:
-            raise ValueError(
-                f"datastore.index=ivf_pq needs at least {needed} keys to train and the store has {total}; "
-                "use index=auto or flat, or more prompts"
-            )
-        exact = kind == "flat" or total < needed
-        subspaces = subspaces or max(m for m in range(1, 17) if dim % m == 0)
-        if not exact and dim % subspaces:
-            raise ValueError(
-                f"datastore.m={subspaces} does not divide datastore.pca_dim={dim}; choose a divisor of {dim}"
-            )
-        if kind == "auto" and exact:
-            logger.info("store of %d keys: exact search, since IVF-PQ needs %d to train", total, needed)
-        self.total = total
-        self.index: Any = faiss.IndexFlatIP(dim)
-        if not exact:
-            lists = min(lists or 4 * isqrt(total), total // POINTS_PER_CENTROID)
-            self.index = faiss.IndexIVFPQ(self.index, dim, lists, subspaces, bits, faiss.METRIC_INNER_PRODUCT)
+        check_index(len(token_store), dim, kind, subspaces, bits)
+        self.token_store = token_store
+        self.layer = layer
+        self._dim = dim
+        self._settings = (kind, lists, subspaces, bits)
         self._projection: Projection | None = None
         self._states: list[Keys] = []
         self._keys: list[Keys] = []
-        self._documents: list[Ints] = []
 
-    def add(self, tokens: Ints, states: Keys) -> None:
-        """Add a document: int64[n] tokens and float32[n, h] states, state i being the one that predicted token i."""
-        self._documents.append(tokens)
-        if self._projection is None:
-            self._states.append(states)
-            if sum(map(len, self._states)) >= PCA_SAMPLE:
-                self._fit()
-        else:
-            self._keep(self._projection(states))
-
-    def finish(self) -> HiddenStateStore:
-        """Return the store; ValueError if no document was added."""
-        if not self._documents:
-            raise ValueError("the corpus of the datastore is empty; give at least one document")
-        if self._projection is None:
+    def add(self, states: Keys) -> None:
+        """Add float32[c, h] states of the next c tokens, each the one that predicted its token."""
+        if self._projection is not None:
+            self._keys.append(self._projection(states))
+            return
+        self._states.append(states)
+        if sum(map(len, self._states)) >= PCA_SAMPLE:
             self._fit()
-        self._flush()
-        assert self._projection is not None
-        tokens = np.concatenate(self._documents).astype(np.uint32)
-        offsets = np.cumsum([0, *map(len, self._documents)], dtype=np.int64)
-        return HiddenStateStore(self._projection, self.index, tokens, offsets)
 
-    def _fit(self) -> None:
+    def finish(self) -> VectorStore:
+        """Return the store; ValueError if there are not as many states as tokens."""
+        if not (self._states or self._keys):
+            raise ValueError(f"the datastore's tokens need {len(self.token_store)} keys, and there are none; add them")
+        projection = self._projection or self._fit()
+        index = index_of(self._keys, len(self.token_store), self._dim, *self._settings)
+        return VectorStore(projection, index, self.token_store, layer=self.layer)
+
+    def _fit(self) -> Projection:
         states = np.concatenate(self._states)
         self._states = []
-        self._projection = Projection.fit(states, self.index.d)
-        self._keep(self._projection(states))
-
-    def _keep(self, keys: Keys) -> None:
-        self._keys.append(keys)
-        wanted = 1 if self.index.is_trained else min(self.total, POINTS_PER_CENTROID * self.index.nlist)
-        if sum(map(len, self._keys)) >= wanted:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._keys:
-            return
-        keys = np.ascontiguousarray(np.concatenate(self._keys), np.float32)
-        self._keys = []
-        if not self.index.is_trained:
-            self.index.train(keys)
-        self.index.add(keys)
+        self._projection = Projection.fit(states, self._dim)
+        self._keys.append(self._projection(states))
+        return self._projection
