@@ -10,6 +10,8 @@ from primitives.registry import DRAFTERS
 class EmptyDrafter(Drafter):
     """Proposes nothing, so that every pass commits the pending token alone: the baseline of every ratio."""
 
+    provides = frozenset({"chain"})
+
     def propose(self, context: Context) -> DraftTree:
         """Return an empty tree."""
         return DraftTree.empty()

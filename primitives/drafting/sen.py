@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from primitives.contract import PAD, Context, Drafter, DraftTree, Floats, Ints, Outcome, TargetView
-from primitives.datastores.hidden_state_store import HiddenStateStore
+from primitives.contract import Context, Drafter, DraftTree, Floats, Ints, Outcome, TargetView
 from primitives.datastores.projection import Keys
 from primitives.datastores.running_store import RunningStore
+from primitives.datastores.vector_store import VectorStore
+from primitives.drafting._retrieval import (
+    best_candidates,
+    best_nodes,
+    key_of,
+    layers_of,
+    nearness,
+    states_for,
+    up_to_eos,
+)
 from primitives.registry import DRAFTERS
 
 
@@ -20,7 +29,8 @@ class SemanticDrafter(Drafter):
     """Retrieves what followed the hidden states nearest to the present one, whatever token it begins with.
 
     A candidate scores ``alpha * (its first token is the pending one) + beta * cosine similarity``; the best
-    `candidates` distinct ones form the tree.
+    `candidates` distinct ones form the tree. The states are those that the static store's keys are made of: the final
+    one, or the one that enters an inner layer.
 
     Args:
         vector_store: the static store.
@@ -35,6 +45,7 @@ class SemanticDrafter(Drafter):
         prompt_in_dynamic: whether the running sequence includes the prompt.
         require_hit: keep only candidates that begin with the pending token (DReSD's filter; SENSE "w/o SEN").
         sharpness: how fast a neighbour's weight in the node scores falls with its distance.
+        nodes: most nodes of the tree, the best ones; None keeps all, for the connector to choose from.
         eos_ids: a candidate is cut after the first of these.
 
     Raises:
@@ -43,7 +54,7 @@ class SemanticDrafter(Drafter):
 
     def __init__(
         self,
-        vector_store: HiddenStateStore,
+        vector_store: VectorStore,
         candidates: int = 10,
         length: int = 10,
         neighbours: int = 50,
@@ -55,6 +66,7 @@ class SemanticDrafter(Drafter):
         prompt_in_dynamic: bool = True,
         require_hit: bool = False,
         sharpness: float = 20.0,
+        nodes: int | None = None,
         eos_ids: frozenset[int] = frozenset(),
     ) -> None:
         counts = {
@@ -62,15 +74,12 @@ class SemanticDrafter(Drafter):
             "length": length,
             "neighbours": neighbours,
             "dynamic_neighbours": dynamic_neighbours,
+            "nodes": 1 if nodes is None else nodes,
         }
         for name, count in counts.items():
             if count < 1:
                 raise ValueError(f"drafter 'sen': {name}={count} is out of range; it must be at least 1")
-        for name, weight in (
-            ("alpha", alpha),
-            ("beta", beta),
-            ("sharpness", sharpness),
-        ):
+        for name, weight in (("alpha", alpha), ("beta", beta), ("sharpness", sharpness)):
             if weight < 0:
                 raise ValueError(f"drafter 'sen': {name}={weight} is out of range; it must not be negative")
         if not (static or dynamic):
@@ -87,62 +96,46 @@ class SemanticDrafter(Drafter):
         self.prompt_in_dynamic = prompt_in_dynamic
         self.require_hit = require_hit
         self.sharpness = sharpness
+        self.nodes = nodes
         self.eos_ids = np.array(sorted(eos_ids), np.int64)
         self._running: RunningStore
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layer that the store's keys are made of, if it is not the final state."""
+        return layers_of(self.vector_store)
 
     def start(self, prompt: Ints, view: TargetView) -> None:
         """Begin an empty running store, or one that holds the prompt."""
         self._running = RunningStore(self.vector_store.projection)
         if self.dynamic and self.prompt_in_dynamic:
-            self._running.extend(prompt[1:], view.hidden[:-1])
+            self._running.extend(prompt[1:], states_for(self.vector_store, view)[:-1])
 
     def propose(self, context: Context) -> DraftTree:
         """Return the tree of the best candidates; each node scores the weight of the neighbours that agree on it."""
-        key = self.vector_store.projection(context.hidden[None].float().cpu().numpy())[0]
-        similarity, found = self._search(key)
-        hit = found[:, 0] == context.pending
+        similarity, grid, copies = self._search(key_of(self.vector_store, context))
+        hit = grid[:, 0] == context.pending
         if self.require_hit:
-            similarity, found, hit = similarity[hit], found[hit], hit[hit]
-        if not len(found):
-            return DraftTree.empty()
-        weights = np.exp(self.sharpness * (similarity - similarity.max()))
-        grid, score, weights = _distinct(found, self.alpha * hit + self.beta * similarity, weights)
-        best = np.argsort(-score, kind="stable")[: self.candidates]
-        return DraftTree.from_grid(grid[best], weights[best])
+            similarity, grid, copies, hit = similarity[hit], grid[hit], copies[hit], hit[hit]
+        score = self.alpha * hit + self.beta * similarity
+        tree = best_candidates(grid, score, nearness(similarity, copies, self.sharpness), self.candidates)
+        return best_nodes(tree, self.nodes)
 
     def observe(self, outcome: Outcome) -> None:
         """Add the states that predicted the committed tokens to the running store."""
         if self.dynamic and len(outcome.path):
-            self._running.extend(outcome.committed, outcome.view.hidden[outcome.tree.rows[outcome.path]])
+            states = states_for(self.vector_store, outcome.view)
+            self._running.extend(outcome.committed, states[outcome.tree.rows[outcome.path]])
 
-    def _search(self, key: Keys) -> tuple[Floats, Ints]:
-        """Return similarities float[m] and continuations int64[m, length] from both stores, empty ones left out."""
-        similarities: list[Floats] = [np.empty(0)]
-        grids: list[Ints] = [np.empty((0, self.length), np.int64)]
-        for used, store, count in (
-            (self.static, self.vector_store, self.neighbours),
-            (self.dynamic, self._running, self.dynamic_neighbours),
-        ):
-            if used:
-                near, ids = store.search(key, count)
-                similarities.append(near.astype(np.float64))
-                grids.append(store.continuations(ids, self.length))
-        return np.concatenate(similarities), self._up_to_eos(np.concatenate(grids))
-
-    def _up_to_eos(self, grid: Ints) -> Ints:
-        """Return the candidates cut after their first EOS: nothing behind it can be committed."""
-        ends = np.isin(grid, self.eos_ids)
-        return np.where(np.cumsum(ends, axis=1) - ends > 0, PAD, grid)
-
-
-def _distinct(grid: Ints, score: Floats, weights: Floats) -> tuple[Ints, Floats, Floats]:
-    """Return the candidates without duplicates and proper prefixes of others: best score of each, weights added up."""
-    order = np.lexsort(grid.T[::-1])
-    grid, score, weights = grid[order], score[order], weights[order]
-    # In sorted order a prefix stands right before one of its extensions, so neighbours tell all.
-    covered = ((grid[:-1] == grid[1:]) | (grid[:-1] == PAD)).all(1)
-    group = np.concatenate([[0], np.cumsum(~covered)])
-    last = np.flatnonzero(np.concatenate([~covered, [True]]))
-    best: Floats = np.full(len(last), -np.inf)
-    np.maximum.at(best, group, score)
-    return grid[last], best, np.bincount(group, weights=weights).astype(np.float64)
+    def _search(self, key: Keys) -> tuple[Floats, Ints, Ints]:
+        """Return similarities float[m], continuations int64[m, length] and copies int64[m] from both stores."""
+        found = []
+        if self.static:
+            near, ids = self.vector_store.search(key, self.neighbours)
+            copies = self.vector_store.token_store.weights(ids)
+            found.append((near, self.vector_store.continuations(ids, self.length), copies))
+        if self.dynamic:
+            near, ids = self._running.search(key, self.dynamic_neighbours)
+            found.append((near, self._running.continuations(ids, self.length), np.ones(len(ids), np.int64)))
+        similarity, grid, copies = (np.concatenate(part) for part in zip(*found, strict=True))
+        return similarity.astype(np.float64), up_to_eos(grid, self.eos_ids), copies

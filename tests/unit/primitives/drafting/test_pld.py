@@ -27,9 +27,38 @@ def draft(drafter: PromptLookupDrafter, text: list[int], budget: int = 50) -> li
     return tree.tokens[1:].tolist()
 
 
-@pytest.mark.parametrize(("max_ngram", "expected"), [(3, [4, 9]), (2, [4, 9]), (1, [4, 9])])
-def test_the_leftmost_match_of_the_longest_ngram_wins(max_ngram: int, expected: list[int]) -> None:
-    assert draft(PromptLookupDrafter(max_ngram=max_ngram, num_tokens=2), HISTORY) == expected
+@pytest.mark.parametrize("form", ["transformers", "original"])
+@pytest.mark.parametrize(
+    ("match", "max_ngram", "expected"),
+    [
+        ("earliest", 3, [4, 9]),
+        ("earliest", 2, [4, 9]),
+        ("earliest", 1, [4, 9]),
+        ("latest", 3, [4, 9]),
+        ("latest", 2, [5, 9]),
+        ("latest", 1, [6, 9]),
+    ],
+)
+def test_the_tie_rule_decides_among_matches_of_the_longest_ngram(
+    form: str, match: str, max_ngram: int, expected: list[int]
+) -> None:
+    drafter = PromptLookupDrafter(max_ngram=max_ngram, num_tokens=2, form=form, match=match)
+    assert draft(drafter, HISTORY) == expected
+
+
+def test_the_original_form_wants_a_full_continuation_and_takes_a_shorter_ngram_for_it() -> None:
+    # The bigram 2 3 has three tokens behind it, the unigram 3 has seven.
+    text = [3, 8, 7, 2, 3, 4, 2, 3]
+    cut, full = (PromptLookupDrafter(max_ngram=2, num_tokens=4, form=form) for form in ("transformers", "original"))
+    assert draft(cut, text) == [4, 2, 3]
+    assert draft(full, text) == [8, 7, 2, 3]
+    assert draft(PromptLookupDrafter(max_ngram=2, num_tokens=8, form="original"), text) == []
+
+
+def test_the_original_form_never_continues_with_the_ngram_it_looked_up() -> None:
+    # The bigram 5 5 at the start has 2 tokens behind it, but they are the very ones that were looked up.
+    assert draft(PromptLookupDrafter(max_ngram=2, min_ngram=2, num_tokens=2, form="original"), [5, 5, 5, 5]) == []
+    assert draft(PromptLookupDrafter(max_ngram=2, num_tokens=2, form="original"), [5, 5, 5, 5]) == [5, 5]
 
 
 def test_a_longer_ngram_goes_before_an_earlier_match() -> None:
@@ -42,6 +71,7 @@ def test_a_longer_ngram_goes_before_an_earlier_match() -> None:
 def test_repeats_never_match_themselves_and_never_run_past_the_end() -> None:
     assert draft(PromptLookupDrafter(max_ngram=2, num_tokens=3), [5, 5, 5, 5]) == [5, 5]
     assert draft(PromptLookupDrafter(max_ngram=3, num_tokens=10), [5, 5]) == [5]
+    assert draft(PromptLookupDrafter(max_ngram=2, num_tokens=3, match="latest"), [5, 5, 5, 5]) == [5]
 
 
 @pytest.mark.parametrize("text", [[4], [4, 5], [4, 5, 6], [0], [1, 0], [7, 8, 9, 3, 4, 2]])
@@ -68,6 +98,8 @@ def test_a_draft_ends_with_the_first_eos() -> None:
         ({"num_tokens": 0}, "num_tokens=0 is out of range"),
         ({"min_ngram": 0}, "min_ngram=0 is out of range"),
         ({"max_ngram": 2, "min_ngram": 3}, "min_ngram=3 is above max_ngram=2; lower min_ngram"),
+        ({"form": "orignal"}, "form=orignal is unknown: did you mean 'original'"),
+        ({"match": "last"}, "match=last is unknown: .*Allowed: earliest, latest"),
     ],
 )
 def test_bad_settings_are_refused(knobs: dict[str, Any], message: str) -> None:
@@ -96,6 +128,37 @@ def test_it_drafts_what_transformers_drafts(text: list[int], max_ngram: int, tok
         if drafted and drafted[-1] in eos:
             drafted = drafted[:-1]
         assert drafted == ids[0, end:].tolist()
+
+
+def naive(text: list[int], sizes: range, tokens: int, form: str, match: str) -> list[int]:
+    """Try every n and every start one by one."""
+    for n in sizes:
+        starts = range(n, len(text)) if match == "earliest" else reversed(range(n, len(text)))
+        for start in starts:
+            full = start + tokens <= len(text) and start < len(text) - n
+            if text[start - n : start] == text[-n:] and (full or form == "transformers"):
+                return text[start : start + tokens]
+    return []
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=40),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(1, 8),
+    st.sampled_from(["transformers", "original"]),
+    st.sampled_from(["earliest", "latest"]),
+)
+def test_it_drafts_what_a_search_one_by_one_finds(
+    text: list[int], longest: int, shortest: int, tokens: int, form: str, match: str
+) -> None:
+    shortest, longest = sorted((shortest, longest))
+    ours = PromptLookupDrafter(longest, tokens, shortest, form, match)
+    assert draft(ours, text) == naive(text, range(longest, shortest - 1, -1), tokens, form, match)
+
+
+def test_its_trees_are_declared_chains() -> None:
+    assert "chain" in PromptLookupDrafter.provides
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])

@@ -1,44 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import faiss
 import numpy as np
 import pytest
 import torch
 
-from primitives.contract import Context, DraftTree, TargetView
-from primitives.datastores.hidden_state_store import HiddenStateStore
-from primitives.datastores.projection import Projection
+from primitives.contract import Context, DraftTree
 from primitives.datastores.store_builder import StoreBuilder
+from primitives.datastores.token_store import TokenStore
+from primitives.datastores.vector_store import VectorStore
+from primitives.drafting._retrieval import states_for
 from primitives.drafting.sen import SemanticDrafter
 from primitives.models.batching import hidden_states
 from primitives.models.causal_lm import CausalLMTarget
 from tests.rigs import greedy_of, passed, random_prompt, tiny_model
-
-WIDTH = 4
-
-
-def unit(*degrees: float) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Keys in the plane of the first two dimensions, by their angle."""
-    angle = np.radians(degrees)
-    keys = np.zeros((len(angle), WIDTH), np.float32)
-    keys[:, 0], keys[:, 1] = np.cos(angle), np.sin(angle)
-    return keys
+from tests.unit.primitives.drafting.planar_rig import leaves, lone, store_of, unit, view_of
 
 
-def store_of(*documents: tuple[Sequence[int], Sequence[float]]) -> HiddenStateStore:
-    """A store whose keys are hidden states themselves: (tokens, angle of the state that predicts each)."""
-    index = faiss.IndexFlatIP(WIDTH)
-    index.add(np.concatenate([unit(*angles) for _, angles in documents]))
-    tokens = np.concatenate([np.array(tokens, np.uint32) for tokens, _ in documents])
-    offsets = np.cumsum([0, *(len(tokens) for tokens, _ in documents)], dtype=np.int64)
-    identity = Projection(np.eye(WIDTH, dtype=np.float32), np.zeros(WIDTH, np.float32))
-    return HiddenStateStore(identity, index, tokens, offsets)
-
-
-def static_drafter(store: HiddenStateStore, **knobs: Any) -> SemanticDrafter:
+def static_drafter(store: VectorStore, **knobs: Any) -> SemanticDrafter:
     drafter = SemanticDrafter(store, dynamic=False, **knobs)
     drafter.start(np.array([1]), view_of(0))
     return drafter
@@ -51,22 +31,10 @@ def dynamic_drafter(**knobs: Any) -> SemanticDrafter:
     return drafter
 
 
-def view_of(*angles: float) -> TargetView:
-    return TargetView(torch.zeros(len(angles), 10), torch.from_numpy(unit(*angles)))
-
-
-def ask(drafter: SemanticDrafter, pending: int, angle: float = 0.0) -> DraftTree:
-    context = Context(np.array([1, pending]), torch.zeros(10), torch.from_numpy(unit(angle)[0]), 50)
+def ask(drafter: SemanticDrafter, pending: int, angle: float = 0.0, inner: float | None = None) -> DraftTree:
+    features = None if inner is None else torch.from_numpy(unit(inner)[0])
+    context = Context(np.array([1, pending]), torch.zeros(10), torch.from_numpy(unit(angle)[0]), 50, features)
     return drafter.propose(context)
-
-
-def leaves(tree: DraftTree) -> list[list[int]]:
-    return [tree.tokens[path[path >= 0]].tolist() for path in tree.paths]
-
-
-def lone(*tokens: int, at: float) -> tuple[list[int], list[float]]:
-    """A document that is found by its first token only."""
-    return list(tokens), [at] + [180.0] * (len(tokens) - 1)
 
 
 def test_a_hit_goes_before_every_miss_and_then_the_nearer() -> None:
@@ -106,6 +74,23 @@ def test_a_node_scores_what_agrees_on_it() -> None:
     assert tree.scores == pytest.approx([3.0, 2.0, 1.0, np.exp(-1)], abs=1e-5)
 
 
+def test_a_document_weighs_as_often_as_the_corpus_has_it() -> None:
+    tree = ask(static_drafter(store_of(lone(5, 6, at=0), lone(5, 8, at=0), counts=[7, 1]), neighbours=2), pending=5)
+    assert tree.scores is not None
+    assert dict(zip(tree.tokens.tolist(), tree.scores.tolist(), strict=True)) == {5: 8.0, 6: 7.0, 8: 1.0}
+
+
+def test_the_best_nodes_are_kept_if_it_has_a_budget_of_its_own() -> None:
+    store = store_of(lone(5, 6, 7, at=0), lone(5, 6, 8, at=0), lone(9, 4, at=60))
+    kept = []
+    for nodes in range(1, 6):
+        tree = ask(static_drafter(store, length=3, neighbours=3, nodes=nodes), pending=5)
+        assert len(tree) == nodes
+        kept += [token for token in tree.tokens.tolist() if token not in kept]
+    # The two neighbours at the query's own angle agree on 5 and 6; of equal scores the shallower goes first.
+    assert kept == [5, 6, 7, 8, 9]
+
+
 def test_a_draft_ends_with_its_document_and_with_its_length() -> None:
     store = store_of(([1, 2, 8, 9], [180, 180, 180, 0]), ([5, 6], [90, 90]))
     assert leaves(ask(static_drafter(store, neighbours=1), pending=9)) == [[9]]
@@ -130,6 +115,21 @@ def test_the_nearest_of_the_running_text_comes_first() -> None:
     drafter.observe(passed([6, 7, 8], view_of(90, 0, 90, 90)))
     assert leaves(ask(drafter, pending=7)) == [[7, 8]]
     assert leaves(ask(drafter, pending=7, angle=80)) == [[6, 7, 8]]
+
+
+def test_the_states_are_those_of_the_layer_that_the_store_was_made_of() -> None:
+    store = store_of(lone(5, 50, at=0), lone(6, 60, at=90), layer=1)
+    drafter = SemanticDrafter(store, length=2, candidates=1, neighbours=1, dynamic_neighbours=1, alpha=0.0)
+    assert drafter.layers == (1,)
+    assert SemanticDrafter(store_of(lone(5, at=0))).layers == ()
+    drafter.start(np.array([1, 7, 70]), view_of(0, 0, 0, inner=[45, 180, 180]))
+    assert leaves(ask(drafter, pending=5, angle=90, inner=0)) == [[5, 50]]
+    assert leaves(ask(drafter, pending=5, angle=0, inner=90)) == [[6, 60]]
+    assert leaves(ask(drafter, pending=5, angle=0, inner=45)) == [[7, 70]]
+    drafter.observe(passed([8], view_of(0, 0, inner=[225, 180])))
+    assert leaves(ask(drafter, pending=5, angle=0, inner=225)) == [[8]]
+    with pytest.raises(RuntimeError, match="made of layer 1, which the target does not show"):
+        ask(drafter, pending=5)
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -167,6 +167,7 @@ def test_each_store_can_be_switched_off() -> None:
         ({"alpha": -1.0}, "alpha=-1.0"),
         ({"beta": -0.1}, "beta=-0.1"),
         ({"sharpness": -1.0}, "sharpness=-1.0"),
+        ({"nodes": 0}, "nodes=0"),
         ({"static": False, "dynamic": False}, "static"),
     ],
 )
@@ -175,33 +176,30 @@ def test_bad_settings_are_refused(knobs: dict[str, Any], message: str) -> None:
         SemanticDrafter(store_of(lone(5, at=0)), **knobs)
 
 
+@pytest.mark.parametrize("layer", [None, 1])
 @pytest.mark.parametrize("cached", [True, False])
-def test_a_text_is_found_in_its_own_store_at_every_position(cached: bool) -> None:
-    """The states of one text, its own store: the top hit is the position itself and the draft its true continuation."""
+def test_a_text_is_found_in_its_own_store_at_every_position(cached: bool, layer: int | None) -> None:
+    """Case 21. One text and the store of its states: the top hit is the position itself, the draft the true text."""
     model = tiny_model()
     prompt = random_prompt(3, 6)
-    answer = greedy_of(model, prompt, 44)
-    text = np.array(prompt + answer)
-    (states,) = hidden_states(model, [text])
-    builder = StoreBuilder(len(text) - 1, 16)
-    builder.add(text[1:], states[:-1])
+    text = np.array(prompt + greedy_of(model, prompt, 44))
+    (states,) = hidden_states(model, [text], layer)
+    builder = StoreBuilder(TokenStore.build([text[1:]]), 16, layer=layer)
+    builder.add(states[:-1])
     store = builder.finish()
-    target = CausalLMTarget(model, eos_ids=())
-    rows = states
-    if cached:
-        # One token a pass over the cache instead of one forward over the whole text.
-        view = target.prefill(text[:1])
-        rows = np.empty_like(states)
-        rows[0] = view.hidden[-1].numpy()
-        for position in range(1, len(text)):
-            rows[position] = target.verify(DraftTree.chain(text[position : position + 1])).hidden[-1].numpy()
-            target.commit(np.array([0]))
-        assert rows == pytest.approx(states, abs=1e-4)
     drafter = static_drafter(store, candidates=1, length=10, neighbours=1)
+    target = CausalLMTarget(model, eos_ids=())
+    target.capture(drafter.layers)
+    # One token a pass over the cache, or one forward over the whole text.
+    views = [target.prefill(text[:1] if cached else text)]
+    for token in text[1:] if cached else []:
+        views.append(target.verify(DraftTree.chain([token])).select(np.array([1])))
+        target.commit(np.array([0]))
+    rows = torch.cat([states_for(store, view) for view in views])
+    assert rows.numpy() == pytest.approx(states, abs=1e-4)
     for position in range(len(text) - 1):
-        key = store.projection(rows[position : position + 1])[0]
-        similarities, ids = store.search(key, 1)
+        similarities, ids = store.search(store.projection(rows[position : position + 1].numpy())[0], 1)
         assert ids.tolist() == [position]
         assert similarities[0] == pytest.approx(1, abs=1e-4)
-        context = Context(text[: position + 2], torch.zeros(10), torch.from_numpy(rows[position]), budget=50)
+        context = Context(text[: position + 2], torch.zeros(10), rows[position], 50, rows[position])
         assert leaves(drafter.propose(context)) == [text[position + 1 : position + 11].tolist()]
