@@ -54,10 +54,34 @@ def _rank_on_device(logits: torch.Tensor, tokens: torch.Tensor) -> Ints:
 
 def normalised_entropy(logits: torch.Tensor) -> Floats:
     """Return float[m], the entropy of each softmax row of [m, V] logits, divided by ln V so that it lies in [0, 1]."""
-    log_p = torch.log_softmax(logits, -1, dtype=torch.float32)
+    # Tokens that a processor has forbidden have p = 0 and ln p = -inf, whose product is not 0 by itself.
+    log_p = torch.log_softmax(logits, -1, dtype=torch.float32).clamp_(min=-1e4)
     entropy = -torch.linalg.vecdot(log_p.exp(), log_p)
     # Rounding takes a uniform row a little over 1, and a gate at 1 must stay shut.
     return (entropy / log(logits.shape[-1])).clamp(max=1).double().cpu().numpy()
+
+
+def probabilities(logits: torch.Tensor) -> torch.Tensor:
+    """Return float64[m, V], the softmax of [m, V] logits, computed in float32 unless they are finer."""
+    return torch.softmax(logits, -1, dtype=softmax_dtype(logits)).double()
+
+
+def softmax_dtype(logits: torch.Tensor) -> torch.dtype:
+    """Return what `probabilities` computes in."""
+    return torch.float64 if logits.dtype == torch.float64 else torch.float32
+
+
+def draw(law: torch.Tensor, rng: torch.Generator) -> int:
+    """Return a token drawn from [V] probabilities, which need not sum to 1; never one of probability 0.
+
+    One uniform number on the host decides, so that a seed gives the same draws on every device.
+    """
+    reached = law.cumsum(0, dtype=torch.float64)
+    mass = reached[-1:]
+    point = mass * float(torch.rand((), generator=rng, dtype=torch.float64))
+    # The product may round up to the mass itself, which no token reaches over.
+    point = torch.minimum(point, torch.nextafter(mass, torch.zeros_like(mass)))
+    return int(torch.searchsorted(reached, point, right=True))
 
 
 def _count(mask: Bools) -> Ints:

@@ -6,15 +6,16 @@ border, tau_c, which path wins) is a setting here; the defaults are argued in do
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, inf
 
 import numpy as np
 import torch
-from numpy.lib.stride_tricks import sliding_window_view
 
-from primitives.contract import Bools, DraftTree, Floats, Ints, Pathway, TargetView, Verdict, Verifier
+from primitives.contract import Bools, DraftTree, Ints, Pathway, TargetView, Verdict, Verifier
 from primitives.registry import VERIFIERS, nearest
 from primitives.statistics import greedy_choice, normalised_entropy, within_top
+from primitives.verification._relaxed import RelaxedPaths, check_range, exact_first, longest, windows
+from primitives.verification._rows import each_row, on_device, permitted, rows_of
 
 ALIGNMENTS = ("centered", "forward", "causal")
 BORDERS = ("mismatch", "match", "valid")
@@ -59,12 +60,8 @@ class SoftGatedVerifier(Verifier):
         border: str = "mismatch",
         select: str = "longest",
     ) -> None:
-        for name, share in (("theta_e", theta_e), ("tau_c", tau_c)):
-            if not 0 <= share <= 1:
-                raise ValueError(f"verifier 'soft_gated': {name}={share} is out of range; it must lie between 0 and 1")
-        for name, count in (("k", k), ("w", w)):
-            if count < 1:
-                raise ValueError(f"verifier 'soft_gated': {name}={count} is out of range; it must be at least 1")
+        check_range("soft_gated", 0, 1, theta_e=theta_e, tau_c=tau_c)
+        check_range("soft_gated", 1, inf, k=k, w=w)
         for name, value, allowed in (
             ("alignment", alignment, ALIGNMENTS),
             ("border", border, BORDERS),
@@ -85,17 +82,17 @@ class SoftGatedVerifier(Verifier):
     def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
         """Return the winning path; ties go to more exact matches, then the higher score, then the first."""
         exact = tree.tokens == greedy_choice(view.logits)[tree.rows]
-        near = self._near(tree, view, exact)
-        paths = tree.paths
-        valid = paths >= 0
-        on_path = np.where(valid, paths, 0)
-        isolated = self._isolated(exact[on_path] & valid, valid)
-        rescued = (near[on_path] | isolated) & ~exact[on_path] & valid
-        rescued &= self._unsure(tree, view, paths, np.where(valid, exact[on_path] | rescued, False), rescued)
-        passed = np.logical_and.accumulate(valid & (exact[on_path] | rescued), axis=1)
-        best = self._best(tree, paths, passed, exact[on_path])
-        path = paths[best][passed[best]]
-        pathways = np.where(exact[path], Pathway.EXACT, np.where(near[path], Pathway.TOP_K, Pathway.WINDOW))
+        valid = tree.paths >= 0
+        isolated = valid & self._isolated(exact[np.where(valid, tree.paths, 0)] & valid, valid)
+        lone = np.zeros(len(tree), bool)
+        lone[tree.paths[isolated]] = True
+
+        def rule(nodes: Ints) -> tuple[Bools, Bools]:
+            return self._passes(tree, view, nodes, lone[nodes])
+
+        race = RelaxedPaths(tree, exact, rule, np.full(len(tree), self.topk), isolated, eager=on_device(view))
+        path = race.winner(exact_first if self.select == "exact_first" else longest)
+        pathways = np.where(exact[path], Pathway.EXACT, np.where(race.anywhere[path], Pathway.TOP_K, Pathway.WINDOW))
         return Verdict(path, pathways.astype(np.uint8))
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
@@ -107,29 +104,32 @@ class SoftGatedVerifier(Verifier):
             return ~none
         return within_top(logits.expand(len(tokens), -1), tokens, self.k) if self.topk else none
 
-    def _near(self, tree: DraftTree, view: TargetView, exact: Bools) -> Bools:
-        """Return bool[n]: mismatches among the k largest of their row (Eq. 15)."""
-        near = np.zeros(len(tree), bool)
-        missed = np.flatnonzero(~exact)
-        if self.topk and len(missed):
-            rows = torch.from_numpy(tree.rows[missed]).to(view.logits.device)
-            near[missed] = within_top(view.logits[rows], tree.tokens[missed], self.k)
-        return near
+    def _passes(self, tree: DraftTree, view: TargetView, nodes: Ints, lone: Bools) -> tuple[Bools, Bools]:
+        """Return two bool[m]: mismatches that pass by the top-k pathway (Eq. 15), and by the window if isolated.
+
+        Args:
+            tree: the tree.
+            view: its view.
+            nodes: int64[m], mismatches.
+            lone: bool[m], those that are isolated on any path.
+        """
+        logits, rows = rows_of(view, tree.rows[nodes])
+        near = np.zeros(len(nodes), bool)
+        if self.topk:
+            near = within_top(each_row(logits, rows), tree.tokens[nodes], self.k)
+        if not (near | lone).any():
+            return near, lone
+        open_gate = (normalised_entropy(logits) > self.theta_e)[rows] & permitted(logits, rows, tree.tokens[nodes])
+        return near & open_gate, lone & open_gate
 
     def _isolated(self, match: Bools, valid: Bools) -> Bools:
         """Return bool[P, L]: cells with a low error density around them (Eq. 16)."""
         if not self.window:
             return np.zeros_like(match)
         before, after = self._before, self.w - 1 - self._before
-        errors = self._windows(~match & (valid | (self.border == "mismatch")), before, after, self.border == "mismatch")
-        cells = self._windows(valid, before, after, False) if self.border == "valid" else self.w
+        errors = windows(~match & (valid | (self.border == "mismatch")), before, after, self.border == "mismatch")
+        cells = windows(valid, before, after, False) if self.border == "valid" else self.w
         return errors <= np.floor(self.tau_c * cells + 1e-9)
-
-    @staticmethod
-    def _windows(cells: Bools, before: int, after: int, fill: bool) -> Ints:
-        """Return int64[P, L]: how many cells of the window about each cell are set; cells outside are `fill`."""
-        padded = np.pad(cells, ((0, 0), (before, after)), constant_values=fill)
-        return sliding_window_view(padded, before + 1 + after, axis=1).sum(-1)
 
     def _first_may_be_isolated(self) -> bool:
         """Return whether a mismatch at level 1 can have a low error density at best: all cells after it match."""
@@ -138,30 +138,3 @@ class SoftGatedVerifier(Verifier):
         errors = 1 + (self._before if self.border == "mismatch" else 0)
         cells = self.w - self._before if self.border == "valid" else self.w
         return errors <= floor(self.tau_c * cells + 1e-9)
-
-    def _unsure(self, tree: DraftTree, view: TargetView, paths: Ints, hopeful: Bools, rescued: Bools) -> Bools:
-        """Return bool[P, L]: cells whose entropy gate is open, looked at only where it can still decide.
-
-        A mismatch behind a token that fails in any case is never reached, so its row's entropy, the one costly
-        statistic, is not needed.
-        """
-        reached = rescued & np.logical_and.accumulate(hopeful, axis=1)
-        nodes = np.unique(paths[reached])
-        open_gate = np.zeros(len(tree), bool)
-        if len(nodes):
-            rows, place = np.unique(tree.rows[nodes], return_inverse=True)
-            index = torch.from_numpy(rows).to(view.logits.device)
-            open_gate[nodes] = (normalised_entropy(view.logits[index]) > self.theta_e)[place]
-        return open_gate[np.where(reached, paths, 0)] & reached
-
-    def _best(self, tree: DraftTree, paths: Ints, passed: Bools, exact: Bools) -> int:
-        """Return the index of the winning path."""
-        length = passed.sum(1)
-        matches = (passed & exact).sum(1)
-        prefix = np.logical_and.accumulate(passed & exact, axis=1).sum(1)
-        scores: Floats = np.zeros(len(paths))
-        if tree.scores is not None:
-            scores = tree.scores[paths[np.arange(len(paths)), np.maximum(length, 1) - 1]]
-        leading = (prefix, length) if self.select == "exact_first" else (length, matches)
-        order = np.lexsort((np.arange(len(paths)), -scores, -leading[1], -leading[0]))
-        return int(order[0])

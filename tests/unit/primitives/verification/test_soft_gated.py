@@ -14,22 +14,7 @@ from primitives.contract import DraftTree, Pathway, TargetView, Verdict
 from primitives.verification.exact import ExactVerifier
 from primitives.verification.soft_gated import ALIGNMENTS, BORDERS, SELECTIONS, SoftGatedVerifier
 from tests.rigs import tree_of
-
-VOCABULARY = 6
-RNG = torch.Generator()
-
-
-def case(seed: int, agreeing: float = 0.6, candidates: int = 4, length: int = 7) -> tuple[DraftTree, TargetView]:
-    """A random tree whose nodes are the target's choice with some probability, with scores, and the target's view."""
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(1, length + 1, candidates)
-    tree = DraftTree.from_candidates([rng.integers(0, 3, n).tolist() for n in lengths], rng.random(candidates))
-    scale = rng.choice([0.3, 2.0, 5.0], (len(tree) + 1, 1))
-    logits = torch.from_numpy(rng.normal(size=(len(tree) + 1, VOCABULARY)) * scale).float()
-    for row, token in zip(tree.rows, tree.tokens, strict=True):
-        if rng.random() < agreeing:
-            logits[row, token] = logits[row].max() + 0.1
-    return tree, TargetView(logits, torch.zeros(len(logits), 2))
+from tests.unit.primitives.verification.relaxed_rig import RNG, VOCABULARY, case, certain, flat, view_of
 
 
 def verdict_of(tree: DraftTree, view: TargetView, **knobs: Any) -> Verdict:
@@ -102,22 +87,6 @@ def test_it_is_equation_17_cell_by_cell(alignment: str, border: str, select: str
         seen.update(verdict.pathways.tolist())
     assert {Pathway.EXACT, Pathway.TOP_K} <= seen
     assert Pathway.WINDOW in seen
-
-
-def flat(choice: int, others: tuple[int, ...] = ()) -> list[float]:
-    """A row of high entropy that chooses `choice`, and `others` next."""
-    row = [1.0] * VOCABULARY
-    for rank, token in enumerate((choice, *others)):
-        row[token] = 1.5 - 0.1 * rank
-    return row
-
-
-def certain(choice: int) -> list[float]:
-    return [30.0 if token == choice else 0.0 for token in range(VOCABULARY)]
-
-
-def view_of(*rows: list[float], dtype: torch.dtype = torch.float32) -> TargetView:
-    return TargetView(torch.tensor(rows, dtype=dtype), torch.zeros(len(rows), 2))
 
 
 def test_the_gate_is_closed_where_the_target_is_sure() -> None:

@@ -1,0 +1,256 @@
+"""ARC: a token passes if an estimate bounds how far it moves the target's next distribution.
+
+Source: "ARC-Decode: Accelerated Decoding with Risk-Bounded Acceptance" (ICML 2026) and its released code. Its pruning
+of drafts is the drafter `pruned`, its constants are measured by `scripts.calibrate`, and what the paper leaves open is
+argued in docs/fidelity.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from math import inf, log
+from typing import Any
+
+import numpy as np
+import torch
+
+from primitives.contract import Bools, DraftTree, Floats, Ints, Pathway, TargetView, Verdict, Verifier
+from primitives.registry import VERIFIERS, nearest
+from primitives.statistics import greedy_choice
+from primitives.verification._arc_guards import Past, Repetition, among_first_children, within_budget
+from primitives.verification._arc_soft import descend
+from primitives.verification._arc_surrogate import Whitening, shifts
+from primitives.verification._coin import Coin
+from primitives.verification._constants import Constants
+from primitives.verification._laws import Laws
+from primitives.verification._likelihood import deepest, likeliest, log_probability, unextendable
+from primitives.verification._relaxed import check_range
+
+CHOICES = {
+    "form": ("hard", "soft"),
+    "budget": ("none", "linear", "table"),
+    "select": ("longest", "likeliest"),
+}
+
+
+@VERIFIERS.register("arc")
+class ArcVerifier(Verifier):
+    """Accepts tokens whose surrogate shift U, measured against the target's choice t, is small.
+
+    ``U = min(c_e ||W (e_x - e_t)||^2, c_l (ln p(t) - ln p(x))^2)``. The hard form accepts the choice, and a token with
+    ``U <= (1 - theta) tau_delta``. The soft form is for sampling: a token that lossless sampling rejects is kept with
+    the chance ``lam (1 - U / ((1 - theta) tau_delta))``.
+
+    Args:
+        embeddings: [V, h], the target's input embedding matrix.
+        calibration: constants of this target, by name; a constant that is set here wins over it.
+        form: "hard" or "soft".
+        theta: least local tolerance score ``1 - U / tau_delta``, in [0, 1]; at 1 nothing is tolerated.
+        delta: risk level that the calibration is made for, in [0, 1].
+        c_e: shift of a squared unit of whitened embedding distance; None takes the calibration's, like the next five.
+        c_l: shift of a squared nat between two tokens.
+        tau_delta: the largest shift, by which tolerance is measured; at 0 nothing is tolerated.
+        margin_bound: most nats between the choice and a relaxed token.
+        logit_bound: largest logit part of a shift.
+        budget_table: most shift that a path of 1, 2, ... tokens may add up to.
+        tau_divided: divide the calibration's tau_delta by ``1 - theta``, as the released code does.
+        p_min: least probability of a relaxed token, in [0, 1].
+        lam: soft form: largest second chance, in [0, 1]; at 0 it is lossless.
+        lam_shallow: likewise at the depths below, counted from the pending token's 1; None is `lam`.
+        shallow: soft form: last depth at which `lam_shallow` holds.
+        margin: hard form: whether `margin_bound` is kept by every token, and so for all that follow.
+        logit: whether `logit_bound` is.
+        budget: what a path may add up to: "none" (anything), "linear" (both bounds times its length) or "table".
+        window: tokens that the three bounds below look back at.
+        most_relaxed: most relaxed tokens among them; None is no bound.
+        most_occurrences: occurrences from which on a token is not accepted relaxed; None is no bound.
+        third_ratio: least p(x) / p(t) of a relaxed token that stands there the third time in a row; None is no bound.
+        most_children: relaxed tokens are taken only from so many best siblings; None is no bound.
+        select: the path that wins is the "longest", ties to the likeliest, or the "likeliest" that cannot be extended.
+
+    Attributes:
+        by_chance: whether it decides by chance, which is exact matching where nothing is drawn: the soft form.
+
+    Raises:
+        ValueError: a setting out of its range.
+    """
+
+    guarantee = "lossy"
+    neutral = ({"tau_delta": 0.0}, {"theta": 1.0})
+
+    def __init__(
+        self,
+        embeddings: torch.Tensor,
+        calibration: Mapping[str, Any] | None = None,
+        form: str = "hard",
+        theta: float = 0.3,
+        delta: float = 0.05,
+        c_e: float | None = None,
+        c_l: float | None = None,
+        tau_delta: float | None = None,
+        margin_bound: float | None = None,
+        logit_bound: float | None = None,
+        budget_table: Sequence[float] | None = None,
+        tau_divided: bool = False,
+        p_min: float = 0.0,
+        lam: float = 0.25,
+        lam_shallow: float | None = None,
+        shallow: int = 2,
+        margin: bool = False,
+        logit: bool = False,
+        budget: str = "none",
+        window: int = 64,
+        most_relaxed: int | None = None,
+        most_occurrences: int | None = None,
+        third_ratio: float | None = None,
+        most_children: int | None = None,
+        select: str = "longest",
+    ) -> None:
+        _check(0, 1, theta=theta, delta=delta, p_min=p_min, lam=lam, lam_shallow=lam_shallow, third_ratio=third_ratio)
+        _check(0, inf, c_e=c_e, c_l=c_l, tau_delta=tau_delta, margin_bound=margin_bound, logit_bound=logit_bound)
+        _check(0, inf, budget_table=min(budget_table) if budget_table else None, most_relaxed=most_relaxed)
+        _check(1, inf, window=window, shallow=shallow, most_occurrences=most_occurrences, most_children=most_children)
+        for name, value in (("form", form), ("budget", budget), ("select", select)):
+            if value not in CHOICES[name]:
+                raise ValueError(f"verifier 'arc': {name}={value} is unknown: {nearest(value, CHOICES[name])}")
+        self.by_chance = form == "soft"
+        self.theta = theta
+        self.tau_divided = tau_divided
+        self.p_min = p_min
+        self.lam = np.array([lam if lam_shallow is None else lam_shallow] * shallow + [lam])
+        self.margin = margin
+        self.logit = logit
+        self.budget = budget
+        self.most_children = most_children
+        self.select = select
+        self._constants = Constants(
+            "arc",
+            calibration,
+            c_e=c_e,
+            c_l=c_l,
+            tau_delta=tau_delta,
+            margin_bound=margin_bound,
+            logit_bound=logit_bound,
+            budget_table=budget_table,
+        )
+        self._whitening = Whitening(embeddings)
+        self._repetition = Repetition(window, most_relaxed, most_occurrences, third_ratio)
+        self._past: Past | None = None
+
+    @property
+    def awaits(self) -> frozenset[str]:
+        """The constants that these settings need and take from the calibration."""
+        if self.theta == 1 or self._constants.own("tau_delta") == 0:
+            return frozenset()
+        names = ["c_e", "c_l", "tau_delta"]
+        if not self.by_chance:
+            linear = self.budget == "linear"
+            names += ["margin_bound"] * (self.margin or linear) + ["logit_bound"] * (self.logit or linear)
+            names += ["budget_table"] * (self.budget == "table")
+        return self._constants.unset(*names)
+
+    def start(self, prompt: Ints) -> None:
+        """Begin a text: the bounds on repetition look back at the prompt's int64[T] ids too."""
+        self._past = Past()
+        self._past.extend(prompt, np.zeros(len(prompt), bool), self._repetition.window)
+
+    def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
+        """Return the winning path; of equally long ones the likeliest under the target, then the first."""
+        if self.by_chance:
+            nodes, relaxed, residual = descend(Laws(tree, view), Coin(rng), self._second_chance)
+            return Verdict(np.array(nodes, np.int64), _pathways(np.array(relaxed)), residual)
+        choice = greedy_choice(view.logits)[tree.rows]
+        exact = tree.tokens == choice
+        path = self._best(tree, view.logits, exact | self._rescued(tree, view.logits, choice, exact))
+        if self._past is not None:
+            self._past.extend(tree.tokens[path], ~exact[path], self._repetition.window)
+        return Verdict(path, _pathways(~exact[path]))
+
+    def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
+        """Return which rivals of the pending token are within the tolerance; none in the soft form."""
+        if self.by_chance:
+            return np.zeros(len(tokens), bool)
+        rivals = DraftTree(tokens, np.full(len(tokens), -1))
+        choice = np.repeat(greedy_choice(logits[None]), len(tokens))
+        return (tokens == choice) | self._tolerated(rivals, logits[None], choice, tokens == choice)[0]
+
+    def _rescued(self, tree: DraftTree, logits: torch.Tensor, choice: Ints, exact: Bools) -> Bools:
+        """Return bool[n]: mismatches that pass, provided that all their ancestors do."""
+        passed, margin = self._tolerated(tree, logits, choice, exact)
+        if passed.any() and self.most_children is not None:
+            passed &= among_first_children(tree, self.most_children)
+        if passed.any() and self._repetition.on:
+            if self._past is None:
+                raise RuntimeError("bounds on repetition look back at the text, and no text has been started")
+            passed &= self._repetition.permits(tree, exact, margin, self._past)
+        return passed
+
+    def _tolerated(self, tree: DraftTree, logits: torch.Tensor, choice: Ints, exact: Bools) -> tuple[Bools, Floats]:
+        """Return bool[n], the mismatches within every bound on shifts, and float[n], their margins (0 elsewhere)."""
+        passed, (margin, logit, total) = np.zeros(len(tree), bool), np.zeros((3, len(tree)))
+        missed = np.flatnonzero(~exact)
+        if not len(missed) or not self._limit:
+            return passed, margin
+        where = tree.rows[missed], choice[missed], tree.tokens[missed]
+        found = shifts(self._whitening, logits, *where, self._constants["c_e"], self._constants["c_l"])
+        margin[missed], logit[missed], total[missed] = found.margin, found.logit, found.total
+        # A token that a score processor has ruled out is near nothing, whatever its embedding.
+        passed = ~exact & (total <= self._limit) & (margin < inf)
+        if self.margin:
+            passed &= margin <= self._constants["margin_bound"]
+        if self.logit:
+            passed &= logit <= self._constants["logit_bound"]
+        passed &= self._within_budget(tree, margin, logit, total)
+        if self.p_min > 0 and passed.any():
+            nodes = np.flatnonzero(passed)
+            passed[nodes] = log_probability(logits, tree.rows[nodes], tree.tokens[nodes]) >= log(self.p_min)
+        return passed, margin
+
+    def _within_budget(self, tree: DraftTree, margin: Floats, logit: Floats, total: Floats) -> Bools:
+        """Return bool[n]: whether what the path to a node adds up to is within its budget."""
+        if self.budget == "table":
+            return within_budget(tree, total, self._constants["budget_table"])
+        if self.budget == "linear":
+            lengths = np.arange(1, tree.depths.max() + 1)
+            within_margin = within_budget(tree, margin, self._constants["margin_bound"] * lengths)
+            return within_margin & within_budget(tree, logit, self._constants["logit_bound"] * lengths)
+        return np.ones(len(tree), bool)
+
+    def _best(self, tree: DraftTree, logits: torch.Tensor, accepted: Bools) -> Ints:
+        """Return the winning path."""
+        ends = deepest(tree, accepted) if self.select == "longest" else unextendable(tree, accepted)
+        return likeliest(tree, logits, ends)
+
+    def _second_chance(self, p: torch.Tensor, tokens: torch.Tensor, depth: int) -> torch.Tensor:
+        """Return float64[k], the chance that a rejected token is kept.
+
+        Args:
+            p: float64[V], the target's law.
+            tokens: int64[k].
+            depth: of the tokens; the pending token's is 1.
+        """
+        lam, own = float(self.lam[min(depth, len(self.lam)) - 1]), p[tokens]
+        if not lam or not self._limit:
+            return torch.zeros_like(own)
+        choice = p.argmax()
+        apart = self._constants["c_e"] * self._whitening.distance(tokens, choice).double()
+        total = torch.minimum(apart, self._constants["c_l"] * (p[choice] / own).log().square())
+        return lam * torch.where((own > 0) & (own >= self.p_min), (1 - total / self._limit).clamp(min=0), 0)
+
+    @cached_property
+    def _limit(self) -> float:
+        """The largest shift that passes."""
+        if self.theta == 1:
+            return 0.0
+        tau_delta = float(self._constants["tau_delta"])
+        divided = self.tau_divided and self._constants.own("tau_delta") is None
+        return tau_delta if divided else (1 - self.theta) * tau_delta
+
+
+def _pathways(relaxed: Bools) -> Any:
+    return np.where(relaxed, Pathway.RELAXED, Pathway.EXACT).astype(np.uint8)
+
+
+def _check(low: float, high: float, **settings: float | None) -> None:
+    check_range("arc", low, high, **{name: value for name, value in settings.items() if value is not None})

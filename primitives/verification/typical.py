@@ -1,0 +1,92 @@
+"""Typical acceptance: a token passes if it is likely, measured by how unsure the target is.
+
+Source: Medusa (arXiv 2401.10774) and its released code (spec 4.5).
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import torch
+
+from primitives.contract import Bools, DraftTree, Floats, Ints, Pathway, TargetView, Verdict
+from primitives.registry import VERIFIERS
+from primitives.statistics import greedy_choice
+from primitives.verification._relaxed import Rank, RelaxedPaths, check_range
+from primitives.verification._rows import RowVerifier, log_total_and_entropy, on_device, rows_of, values
+
+
+@VERIFIERS.register("typical")
+class TypicalVerifier(RowVerifier):
+    """Accepts a token with ``p(x) > min(epsilon, alpha exp(-H(p)))``, p at a temperature and its entropy H in nats.
+
+    The target's choice is always that likely for an alpha up to 1, and is accepted for any.
+
+    Args:
+        epsilon: the floor where the target is sure, in [0, 1].
+        alpha: the floor where it is unsure, as a multiple of ``exp(-H)``; at least 0.
+        temperature: of p alone, whatever the text is decoded at; at 0 the rule is exact matching.
+
+    Raises:
+        ValueError: a setting out of its range.
+    """
+
+    neutral = ({"temperature": 0.0},)
+
+    def __init__(self, epsilon: float = 0.3, alpha: float = 0.09, temperature: float = 1.0) -> None:
+        check_range("typical", 0, 1, epsilon=epsilon)
+        check_range("typical", 0, inf, alpha=alpha, temperature=temperature)
+        self.epsilon = epsilon
+        self.alpha = alpha
+        self.temperature = temperature
+
+    def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
+        """Return the longest path; ties go to the likeliest at the temperature, then to the first."""
+        if self.temperature == 0:
+            return super().judge(tree, view, rng)
+        choice = greedy_choice(view.logits)[tree.rows]
+        own, best = values(view.logits, tree.rows, np.stack([tree.tokens, choice]))
+        # No token is likelier than this; it stands until the token's row has been summed up.
+        log_p, summed = (own - best) / self.temperature, np.zeros(len(tree), bool)
+
+        def rule(nodes: Ints) -> tuple[Bools, Bools]:
+            passes, judged = np.zeros(len(tree), bool), np.isin(tree.rows, tree.rows[nodes])
+            logits, rows = rows_of(view, tree.rows[judged])
+            log_p[judged], entropy = self._log_p_and_entropy(logits, rows, tree.tokens[judged])
+            passes[judged] = self._passes(log_p[judged], entropy)
+            summed[judged] = True
+            return passes[nodes], passes[nodes]
+
+        hopeful = (own > -inf) & self.hopeful(own, best, view.logits.shape[1])
+        race = RelaxedPaths(tree, tree.tokens == choice, rule, hopeful, eager=on_device(view))
+        path = race.winner(likeliest(log_p))
+        while len(unsure := path[race.contested(len(path))[path] & ~summed[path]]):
+            rule(unsure[:1])
+            path = race.winner(likeliest(log_p))
+        return Verdict(path, np.where(race.exact[path], Pathway.EXACT, Pathway.RELAXED).astype(np.uint8))
+
+    def hopeful(self, own: Floats, best: Floats, vocabulary: int) -> Bools:
+        """Return bool[m]: whether the floor is passed if the choice is certain and the entropy the largest."""
+        if self.temperature == 0:
+            return np.zeros(len(own), bool)
+        return np.exp((own - best) / self.temperature) > min(self.epsilon, self.alpha / vocabulary)
+
+    def lets_in(self, logits: torch.Tensor, rows: Ints, tokens: Ints) -> Bools:
+        """Return bool[m]: whether each token passes the floor of its row."""
+        return self._passes(*self._log_p_and_entropy(logits, rows, tokens))
+
+    def _passes(self, log_p: Floats, entropy: Floats) -> Bools:
+        return np.exp(log_p) > np.minimum(self.epsilon, self.alpha * np.exp(-entropy))
+
+    def _log_p_and_entropy(self, logits: torch.Tensor, rows: Ints, tokens: Ints) -> tuple[Floats, Floats]:
+        """Return float[m], ln p of each token, and float[m], the entropy of its row."""
+        if self.temperature != 1:
+            logits = logits.float() / self.temperature
+        log_total, entropy = log_total_and_entropy(logits)
+        return values(logits, rows, tokens) - log_total[rows], entropy[rows]
+
+
+def likeliest(log_p: Floats) -> Rank:
+    """Return a rank by length, then by the sum of float[n] ln p, which is looked at anew each time."""
+    return lambda race, passed: (passed.sum(1), np.where(passed, log_p[race.on_path], 0).sum(1))
