@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
 
 from connectors.clock import Clock
 from connectors.fitting import fit
 from connectors.output import Output
+from connectors.sampler import Sampler, settled
 from connectors.settings import DecodeSettings
 from connectors.trace import Generation, PassRecord, Trace
 from primitives.contract import Context, Drafter, DraftTree, Ints, Outcome, Target, TargetView, Verdict, Verifier
-from primitives.statistics import greedy_choice
+from primitives.verification.exact import ExactVerifier
 
 
 class Connector:
@@ -25,6 +25,7 @@ class Connector:
         verifier: accepts paths of them.
         decode: turns output ids into text, special tokens left out.
         max_nodes: most nodes in one forward, the pending token's included; at least 1.
+        layout: how the target takes a tree, see `Target.layout`.
     """
 
     def __init__(
@@ -34,12 +35,14 @@ class Connector:
         verifier: Verifier,
         decode: Callable[[Sequence[int]], str],
         max_nodes: int,
+        layout: str = "tree",
     ) -> None:
         self.target = target
         self.drafter = drafter
         self.verifier = verifier
         self.decode = decode
         self.max_nodes = max_nodes
+        self.layout = layout
 
     def generate(self, prompt: Sequence[int] | Ints, settings: DecodeSettings) -> Generation:
         """Return the target's continuation of `prompt`.
@@ -48,49 +51,77 @@ class Connector:
         least one token. When it is EOS, or the last one of the budget, it is emitted without a pass.
 
         Raises:
-            ValueError: an empty prompt, ids outside the vocabulary, or no room for an output.
+            ValueError: settings out of range, an empty prompt, ids outside the vocabulary, or no room for an output.
         """
+        problem = next(settings.problems(), None)
+        if problem is not None:
+            raise ValueError(problem)
         ids = np.asarray(prompt, np.int64)
         output = Output(ids, self._budget(ids, settings), self.target.eos_ids, settings.stop, self.decode)
-        rng = torch.Generator().manual_seed(settings.seed)
+        sampler = Sampler(settings)
         clock, trace = Clock(self.target.synchronize), Trace()
+        self.target.layout = self.layout
         self.target.capture(self.drafter.layers)
         view = self.target.prefill(ids)
         try:
             self.drafter.start(ids, view)
             trace.prefill_ms = clock.lap()
-            self._decode(output, view.last, clock, trace, rng)
+            self._decode(output, view.last, sampler, clock, trace)
         finally:
             self.drafter.finish()
         trace.tail_ms = clock.lap()
         assert output.finish is not None
         return Generation(output.ids, output.text, output.finish, trace)
 
-    def _decode(self, output: Output, state: TargetView, clock: Clock, trace: Trace, rng: torch.Generator) -> None:
-        """Run passes until the text ends; `state` is the view of one row after the committed text."""
-        pending = _choose(state.logits[0], None, rng)
+    def _decode(self, output: Output, state: TargetView, sampler: Sampler, clock: Clock, trace: Trace) -> None:
+        """Run passes until the text ends; `state` is the view of one row after the committed text.
+
+        A drafter sees what the target says, a verifier what the score processors make of it.
+        """
+        judged = sampler.warp(state, output.committed, DraftTree.empty())
+        pending = sampler.choose(judged)
         while not output.ends_with(pending):
             features = None if state.features is None else state.features[0]
             tokens, remaining = output.with_pending(pending), output.remaining
             context = Context(tokens, state.logits[0], state.hidden[0], remaining, features)
             proposal = self.drafter.propose(context)
-            tree = fit(proposal, context, self.verifier, self.max_nodes)
+            tree = fit(proposal, context, self.verifier, self.max_nodes, judged if sampler.greedy else None)
             draft_ms = clock.lap()
             view = self.target.verify(tree)
             verify_ms = clock.lap()
-            verdict = self.verifier.judge(tree, view, rng)
+            warped = sampler.warp(view, tokens[:-1], tree)
+            verdict = self._judge(tree, warped, pending, sampler)
             judge_ms = clock.lap()
             path = self._commit(tree, view, verdict, output)
-            state = view.select(path[-1:] + 1)
             # Not context.pending: the context's tokens are a view into the buffer that the commit has written to.
             own = pending
-            pending = _choose(state.logits[0], verdict.residual if len(path) == len(verdict.path) else None, rng)
+            if not output.finish:
+                state, judged = view.select(path[-1:] + 1), warped.select(path[-1:] + 1)
+                pending = sampler.choose(judged, verdict.residual)
             commit_ms = clock.lap()
             laps = (draft_ms, verify_ms, judge_ms, commit_ms)
             trace.passes.append(_record(proposal, tree, path, verdict, own, self.drafter.sources, laps))
             if output.finish:
                 return
         output.extend(np.array([pending]))
+
+    def _judge(self, tree: DraftTree, view: TargetView, pending: int, sampler: Sampler) -> Verdict:
+        """Return what is accepted of the tree."""
+        guarantee = self.verifier.guarantee
+        if guarantee != "lossy" and len(tree) == 1:
+            # The pending token alone: it is certain, and there is nothing to judge.
+            return Verdict(np.zeros(1, np.int64), np.zeros(1, np.uint8))
+        if guarantee == "distribution" and sampler.greedy:
+            # Where one token has all probability, every rule that keeps the distribution is exact matching.
+            return ExactVerifier().judge(tree, view, sampler.rng)
+        if guarantee == "exact" and not sampler.greedy:
+            raise ValueError(
+                f"verifier '{self.verifier.name}' accepts only what greedy decoding writes, and the temperature is not "
+                "0: take tree_sampling, which keeps the distribution"
+            )
+        if guarantee == "lossy" and not sampler.greedy:
+            view = settled(view, pending)
+        return self.verifier.judge(tree, view, sampler.rng)
 
     def _commit(self, tree: DraftTree, view: TargetView, verdict: Verdict, output: Output) -> Ints:
         """Add the accepted path to text and cache, as far as the text goes; return what was added of it."""
@@ -105,28 +136,21 @@ class Connector:
 
     def _budget(self, ids: Ints, settings: DecodeSettings) -> int:
         limit, size = self.target.max_positions, self.target.vocab_size
-        if settings.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens is {settings.max_new_tokens}; it must be at least 1")
-        if settings.temperature != 0:
-            raise ValueError(f"temperature is {settings.temperature}; it must be 0, greedy decoding, in this version")
         if not len(ids):
             raise ValueError("the prompt is empty; give at least one token")
         if ids.min() < 0 or ids.max() >= size:
             wrong = ids[(ids < 0) | (ids >= size)][0]
             raise ValueError(f"the prompt holds token id {wrong}, but the model's ids go from 0 to {size - 1}")
+        if settings.logit_bias and max(settings.logit_bias) >= size:
+            raise ValueError(
+                f"logit_bias names token {max(settings.logit_bias)}, but the model's ids go from 0 to {size - 1}"
+            )
         if limit is not None and len(ids) >= limit:
             raise ValueError(
                 f"the prompt has {len(ids)} tokens and the model takes {limit} positions, which leaves no room for an "
                 "output; shorten the prompt"
             )
         return settings.max_new_tokens if limit is None else min(settings.max_new_tokens, limit - len(ids))
-
-
-def _choose(logits: torch.Tensor, residual: torch.Tensor | None, rng: torch.Generator) -> int:
-    """Return the next pending token: a draw from the residual if the verifier left one, else the greedy choice."""
-    if residual is not None:
-        return int(torch.multinomial(residual.cpu(), 1, generator=rng))
-    return int(greedy_choice(logits[None])[0])
 
 
 def _record(

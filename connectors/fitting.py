@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from primitives.contract import Bools, Context, DraftTree, Floats, Verifier
+from primitives.contract import Bools, Context, DraftTree, Floats, TargetView, Verifier
 
 
-def fit(tree: DraftTree, context: Context, verifier: Verifier, max_nodes: int) -> DraftTree:
+def fit(
+    tree: DraftTree, context: Context, verifier: Verifier, max_nodes: int, judged: TargetView | None = None
+) -> DraftTree:
     """Return the tree that is worth a forward: pending token in, hopeless nodes out, at most `max_nodes` nodes.
 
     Level-1 nodes that the verifier cannot accept are cut with all below them, since the logits that judge them are
     known already; so are nodes deeper than the tokens that can still be committed.
+
+    A verifier of drawn tokens (`DraftTree.q`) keeps the distribution only if whether a node stays does not hang on
+    which token was drawn for it. Cutting by depth does not ask for tokens. The node budget does not either: of drawn
+    nodes the first ones stay, in the order in which they were drawn, whatever their scores.
+
+    Args:
+        tree: what the drafter proposes.
+        context: what it was proposed for.
+        verifier: who will judge it.
+        max_nodes: most nodes of the tree that is returned.
+        judged: the view of one row by which level 1 is judged: the context's logits, processed. None: the pending token
+            was drawn from it, so that it has no rivals.
     """
     hopeful = tree.depths <= context.budget
     rivals = np.flatnonzero((tree.parents < 0) & (tree.tokens != context.pending))
     if len(rivals):
-        lost = rivals[~verifier.admits(tree.tokens[rivals], context.logits)]
-        hopeful &= ~tree.ancestor_mask[:, lost].any(1)
+        if judged is not None and verifier.guarantee == "lossy":
+            rivals = rivals[~verifier.admits(tree.tokens[rivals], judged.logits[0])]
+        hopeful &= ~tree.ancestor_mask[:, rivals].any(1)
     return _within(_with_pending(tree.keep(hopeful), context.pending), context.pending, max_nodes)
 
 
@@ -49,6 +64,8 @@ def _within(tree: DraftTree, pending: int, max_nodes: int) -> DraftTree:
 
 def _worth(tree: DraftTree) -> Floats:
     """Return each node's score, lowered to its worst ancestor's so that the best nodes are closed under prefixes."""
+    if tree.q is not None:
+        return -np.arange(len(tree), dtype=float)
     if tree.scores is None:
         return -tree.depths.astype(float)
     on_path = np.where(tree.ancestor_mask, tree.scores[None, :], np.inf)

@@ -45,6 +45,11 @@ class Output:
         return self._buffer[self._start : self._length].tolist()
 
     @property
+    def committed(self) -> Ints:
+        """int64[T]: the prompt and the output, as a view."""
+        return self._buffer[: self._length]
+
+    @property
     def text(self) -> str:
         """The output as text, up to the stop string that ended it."""
         text = self._decode(self.ids)

@@ -44,8 +44,10 @@ class DraftTree:
     Attributes:
         tokens: int64[n], the token of each node; the committed text itself is no node.
         parents: int64[n], index of each node's parent, -1 for children of the committed text; parents come first.
-        log_q: float[n] or None, log-probability of each token under the drafter; None means proposed with certainty.
-        q: float[n, V_d] or None, the drafter's distribution at each node's parent.
+        log_q: float[n] or None, log-probability of each token under the drafter.
+        q: float[n, V_d] or None, the law that each token was really drawn from, after the draft's own warping; where
+            siblings are drawn without replacement, without the tokens of those before it. Columns are target ids, and
+            siblings come in the order in which they were drawn. None means proposed with certainty.
         scores: float[n] or None, the higher the more likely a node is accepted; used to fit the node budget.
         sources: int64[n] or None, bit b set where the drafter's source b proposed the node; None means all of them.
 
@@ -263,7 +265,7 @@ class Outcome:
 
     Attributes:
         tree: the tree that went through the forward: the pending token in, hopeless and superfluous nodes out.
-        view: what the target says about it.
+        view: what the target says about it, before any score processor.
         path: int64[c], the committed nodes from the root down; cut where the text ended, so it may be empty.
     """
 
@@ -289,7 +291,7 @@ class Context:
     Attributes:
         tokens: int64[T+1], prompt and output so far, and at the end the pending token: the target's own next choice,
             which every pass commits at the least. Read-only view, valid until the drafter returns.
-        logits: [V], the target's logits after the committed text (they chose the pending token).
+        logits: [V], the target's logits after the committed text, before any score processor.
         hidden: [h], the hidden state that produced them.
         budget: the most tokens that can still be committed; deeper nodes are cut.
         features: [k h] or None, what entered the drafter's `layers` where the hidden state was made.
@@ -360,7 +362,7 @@ class Verifier(ABC):
 
     @abstractmethod
     def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
-        """Return the accepted path of a non-empty tree."""
+        """Return the accepted path of a non-empty tree; the view's logits have gone through the score processors."""
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
         """Return bool[k]: which of int64[k] level-1 tokens other than the pending one could be accepted.
@@ -370,7 +372,7 @@ class Verifier(ABC):
 
         Args:
             tokens: rivals of the pending token.
-            logits: [V], the target's logits at that place.
+            logits: [V], the target's logits at that place, processed.
         """
         return np.zeros(len(tokens), bool)
 
@@ -382,11 +384,13 @@ class Target(ABC):
         vocab_size: number of ids that may be fed (rows of the input embedding).
         eos_ids: ids that end a text; may be empty.
         max_positions: most positions the model takes, None if unlimited.
+        layout: how a tree goes through the forward: "tree", which every target knows, or another one of the target's.
     """
 
     vocab_size: int
     eos_ids: frozenset[int]
     max_positions: int | None
+    layout: str = "tree"
 
     @abstractmethod
     def prefill(self, ids: Ints) -> TargetView:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from transformers import PreTrainedModel
 
 from primitives.contract import Ints
 from primitives.eos import eos_cut
+from primitives.models.causal_lm import decoder_layers
 from primitives.models.pooled_cache import PooledCache, cache_keyword
 
 
@@ -57,15 +59,55 @@ def greedy_answers(
 
 
 @torch.inference_mode()
-def hidden_states(model: PreTrainedModel, sequences: Sequence[Ints]) -> list[NDArray[np.float32]]:
-    """Return the final hidden states float32[T_i, h], after the last norm, of every token of each sequence.
+def hidden_states(
+    model: PreTrainedModel, sequences: Sequence[Ints], layer: int | None = None
+) -> list[NDArray[np.float32]]:
+    """Return the hidden states float32[T_i, h] of every token of each sequence.
 
     Sequences of one batch are padded on the right, where a causal model cannot look.
+
+    Args:
+        model: the model.
+        sequences: int64[T_i] ids, none empty.
+        layer: take the states entering this decoder layer (0 is the first, and is entered by the embeddings), as
+            `Target.capture` does; None takes the final ones, after the last norm.
+
+    Raises:
+        ValueError: a layer that the model does not have.
     """
     longest = max(map(len, sequences))
     ids = np.zeros((len(sequences), longest), np.int64)
     for row, sequence in enumerate(sequences):
         ids[row, : len(sequence)] = sequence
-    output = model.get_decoder()(input_ids=torch.from_numpy(ids).to(model.device), use_cache=False)
-    hidden = output.last_hidden_state
+    with _entering(model, layer) as caught:
+        output = model.get_decoder()(input_ids=torch.from_numpy(ids).to(model.device), use_cache=False)
+    hidden = output.last_hidden_state if layer is None else caught[0]
     return [hidden[row, : len(sequence)].float().cpu().numpy() for row, sequence in enumerate(sequences)]
+
+
+def check_layer(model: PreTrainedModel, layer: int | None) -> None:
+    """Raise ValueError if the model has no such decoder layer; None, the state after the last norm, is always there."""
+    if layer is None:
+        return
+    count = len(decoder_layers(model))
+    if not 0 <= layer < count:
+        raise ValueError(
+            f"datastore.layer={layer} does not exist: the model has layers 0 to {count - 1}, and null is the state "
+            "after the last norm"
+        )
+
+
+@contextmanager
+def _entering(model: PreTrainedModel, layer: int | None) -> Iterator[list[torch.Tensor]]:
+    """Catch what enters a decoder layer; nothing for None."""
+    check_layer(model, layer)
+    caught: list[torch.Tensor] = []
+    if layer is None:
+        yield caught
+        return
+    block = decoder_layers(model)[layer]
+    handle = block.register_forward_pre_hook(lambda _module, inputs: caught.append(inputs[0]))
+    try:
+        yield caught
+    finally:
+        handle.remove()

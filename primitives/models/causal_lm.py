@@ -12,6 +12,8 @@ import torch
 from transformers import PreTrainedModel
 
 from primitives.contract import DraftTree, Ints, Target, TargetView
+from primitives.models.batch_layout import ForkedCache, PathBatch
+from primitives.models.layouts import LAYOUTS
 from primitives.models.pooled_cache import PooledCache, cache_keyword, refuse_uncroppable
 from primitives.models.self_check import refuse_unfaithful
 
@@ -44,6 +46,7 @@ class CausalLMTarget(Target):
         self._view: TargetView | None = None
         self._decoder = model.get_decoder()
         self._captured: list[torch.nn.Module] = []
+        self._layout = "tree"
         refuse_unfaithful(self, config.model_type)
         self._last = None
         self.cache = PooledCache(config.num_hidden_layers)
@@ -70,7 +73,7 @@ class CausalLMTarget(Target):
             self.cache.truncate(self.cache.length - (len(self._view.logits) - 1))
             self._view = None
         with _grouped_attention(self.device):
-            view = self._forward(tree.tokens, **self._tree_arguments(tree))
+            view = self._scores(tree)
         self._view = self._last.followed_by(view)
         return self._view
 
@@ -107,6 +110,27 @@ class CausalLMTarget(Target):
         """Return logits and hidden states after each of int64[T] ids, in a forward of their own without a cache."""
         return self._forward(ids, cache=None, logits_to_keep=0)
 
+    @property
+    def layout(self) -> str:
+        """How a tree goes through the forward: as a "tree" under a mask, or as the "batch" of its paths."""
+        return self._layout
+
+    @layout.setter
+    def layout(self, layout: str) -> None:
+        if layout not in LAYOUTS:
+            raise ValueError(f"layout is '{layout}'; it must be one of {', '.join(LAYOUTS)}")
+        self._layout = layout
+
+    def _scores(self, tree: DraftTree) -> TargetView:
+        """Return the view of a tree's nodes, whose keys and values then lie behind the text in the nodes' order."""
+        if self.layout == "tree" or tree.is_chain:
+            return self._forward(tree.tokens, **self._tree_arguments(tree))
+        batch = PathBatch.of(tree)
+        fork = ForkedCache(self.cache, len(batch.tokens))
+        view = self._forward(batch.tokens, cache=fork).select(batch.cells)
+        fork.keep(torch.from_numpy(batch.cells).to(self.device))
+        return view
+
     def _tree_arguments(self, tree: DraftTree) -> dict[str, Any]:
         """A chain is a plain causal continuation; a tree needs its own mask and the depths as positions."""
         if tree.is_chain:
@@ -119,7 +143,10 @@ class CausalLMTarget(Target):
         return {"attention_mask": mask, "position_ids": positions[None]}
 
     def _forward(self, ids: Ints, **arguments: Any) -> TargetView:
-        """Return logits [rows, V] and final hidden states [n, h] of int64[n] ids behind what the cache holds."""
+        """Return logits [rows, V] and final hidden states [n, h] of int64[n] ids behind what the cache holds.
+
+        A batch, int64[P, L] ids, gives the rows of its P * L cells one after the other.
+        """
         cache = arguments.pop("cache", self.cache)
         caught: list[torch.Tensor] = []
         entering: list[torch.Tensor] = []
@@ -134,7 +161,7 @@ class CausalLMTarget(Target):
         ]
         try:
             output = self.model(
-                input_ids=torch.from_numpy(np.ascontiguousarray(ids)).to(self.device)[None],
+                input_ids=torch.from_numpy(np.ascontiguousarray(np.atleast_2d(ids))).to(self.device),
                 use_cache=cache is not None,
                 **{self._cache_keyword: cache},
                 **arguments,
@@ -142,8 +169,8 @@ class CausalLMTarget(Target):
         finally:
             for handle in handles:
                 handle.remove()
-        features = torch.cat([state[0] for state in entering], dim=-1) if entering else None
-        return TargetView(output.logits[0], caught[0][0], features)
+        features = torch.cat(entering, dim=-1).flatten(0, 1) if entering else None
+        return TargetView(output.logits.flatten(0, 1), caught[0].flatten(0, 1), features)
 
 
 @contextmanager

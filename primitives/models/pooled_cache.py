@@ -72,6 +72,11 @@ class PooledCache(Cache):
             self.length = stop
         return all_keys.narrow(2, 0, stop), all_values.narrow(2, 0, stop)
 
+    def read(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return views of a layer's [1, H, length, d] keys and values."""
+        keys, values = self._planes[layer]
+        return keys.narrow(2, 0, self.length), values.narrow(2, 0, self.length)
+
     def _grow(self, stop: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         while self.capacity < stop:
             self.capacity *= 2

@@ -238,7 +238,7 @@ def test_a_verifier_that_accepts_nothing_is_a_fault() -> None:
             return Verdict(np.empty(0, np.int64), np.empty(0, np.uint8))
 
     with pytest.raises(RuntimeError, match="Strict accepted nothing, although the pending token is certain"):
-        generate(counting(), EmptyDrafter(), Strict())
+        generate(counting(), oracle(1), Strict())
 
 
 def test_the_residual_of_a_verifier_chooses_the_next_pending_token() -> None:
@@ -247,7 +247,26 @@ def test_the_residual_of_a_verifier_chooses_the_next_pending_token() -> None:
             residual = torch.nn.functional.one_hot(torch.tensor(42), 100).float()
             return Verdict(np.array([0]), np.zeros(1, np.uint8), residual)
 
-    assert generate(counting(), EmptyDrafter(), Rejecting(), max_new_tokens=3).ids == [1, 42, 42]
+    drafter = FixedDrafter(DraftTree.chain([1, 2]), DraftTree.chain([42, 7]))
+    assert generate(counting(), drafter, Rejecting(), max_new_tokens=3).ids == [1, 42, 42]
+
+
+def test_the_pending_token_alone_is_not_judged_by_a_lossless_verifier() -> None:
+    class Untouched(ExactVerifier):
+        def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
+            raise AssertionError("there is nothing to judge")
+
+    class Watching(SoftGatedVerifier):
+        judged = 0
+
+        def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
+            self.judged += 1
+            return super().judge(tree, view, rng)
+
+    assert generate(counting(), EmptyDrafter(), Untouched(), max_new_tokens=4).ids == [1, 2, 3, 4]
+    watching = Watching()
+    generate(counting(), EmptyDrafter(), watching, max_new_tokens=4)
+    assert watching.judged == 3
 
 
 # What is counted.
