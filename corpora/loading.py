@@ -65,9 +65,7 @@ def load_corpus(settings: DatasetSettings, split: Split, *, at_most: int | None 
         ValueError: unfit settings, a folder without the file or the columns, fewer test rows than asked for, or no
             source at all.
     """
-    check_dataset(settings)
-    columns = columns_of(settings.name)
-    found = _find(settings, split, columns)
+    columns, found = _split(settings, split)
     size = len(found.indices)
     if split == "test" and settings.num_samples > size:
         raise ValueError(
@@ -78,6 +76,23 @@ def load_corpus(settings: DatasetSettings, split: Split, *, at_most: int | None 
     order = np.random.default_rng(_SAMPLE_SEED).permutation(size)[:wanted]
     examples = [_example(found.rows[found.indices[i]], found.indices[i], split, columns, found.origin) for i in order]
     return Corpus(examples, found.name, found.source)
+
+
+def whole_split(settings: DatasetSettings, split: Split) -> Corpus:
+    """Return every example of a split in the source's order, however many `settings` ask for.
+
+    Raises:
+        ValueError: see :func:`load_corpus`.
+    """
+    columns, found = _split(settings, split)
+    examples = [_example(found.rows[row], row, split, columns, found.origin) for row in found.indices]
+    return Corpus(examples, found.name, found.source)
+
+
+def _split(settings: DatasetSettings, split: Split) -> tuple[Columns, _Found]:
+    check_dataset(settings)
+    columns = columns_of(settings.name)
+    return columns, _find(settings, split, columns)
 
 
 def _find(settings: DatasetSettings, split: Split, columns: Columns) -> _Found:

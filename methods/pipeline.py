@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 
 from connectors.connector import Connector
 from connectors.trace import Generation
-from methods.offline import cache_folder, check_store, prepare_store, store_corpus
+from methods.calibration.files import check_calibration, load_calibration
+from methods.loaded import loaded_model
+from methods.offline.build import build_store
+from methods.offline.plan import Plan, plan_store
+from methods.offline.stores import Stores
+from methods.quoting import quoted
 from methods.schema import Settings
-from methods.settings import compose, validate
+from methods.settings import STORES, compose, validate
 from primitives.contract import Guarantee
-from primitives.datastores.hidden_state_store import HiddenStateStore
 from primitives.drafting.none import EmptyDrafter
 from primitives.models.causal_lm import CausalLMTarget
-from primitives.models.device import resolve_device, resolve_dtype
-from primitives.models.loading import LoadedModel, load_model, render_prompt
+from primitives.models.loading import LoadedModel, render_prompt
 from primitives.registry import DRAFTERS, VERIFIERS
 from primitives.verification.exact import ExactVerifier
 
 # Nodes that a forward takes at little more than the price of one: docs/fidelity.md, "Node budget".
 DEFAULT_MAX_NODES: Final = {"cpu": 24, "cuda": 64}
-
-_LOADED: dict[str, LoadedModel] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Pipeline:
     target: CausalLMTarget
     connector: Connector
     baseline: Connector
-    store: HiddenStateStore | None
+    store: Stores | None
     guarantee: Guarantee
     notes: dict[str, Any]
 
@@ -76,7 +76,8 @@ class Pipeline:
     def manifest(self) -> dict[str, Any]:
         """Return the fingerprints of what the pipeline is made of."""
         prints = {"model": self.model.fingerprint, "tokenizer": self.model.tokenizer_fingerprint}
-        return prints if self.store is None else {**prints, "datastore": self.store.fingerprint}
+        parts = {"datastore": self.store, "calibration": load_calibration(self.settings, self.model.fingerprint)}
+        return prints | {name: part.fingerprint for name, part in parts.items() if part is not None}
 
 
 def load_pipeline(*words: str, **choices: object) -> Pipeline:
@@ -89,34 +90,53 @@ def load_pipeline(*words: str, **choices: object) -> Pipeline:
     Raises:
         ValueError: unknown names, values out of range, or a model, data set or store that cannot be had.
     """
-    return assemble(compose([*(f"{key}={_quoted(value)}" for key, value in choices.items()), *words]))
+    return assemble(compose([*(f"{key}={quoted(value)}" for key, value in choices.items()), *words]))
 
 
 def assemble(settings: Settings) -> Pipeline:
     """Load the model, prepare the store if the drafter searches one, and join drafter, verifier and target."""
     validate(settings)
-    corpus = store_corpus(settings)
-    if corpus is not None:
-        check_store(settings, corpus)
+    if settings.datastore.shard is not None:
+        raise ValueError(
+            "datastore.shard builds a part of a store and decodes nothing: leave it null, or use scripts.prepare"
+        )
     clock = perf_counter()
-    model = _model(settings, resolve_device(settings.device))
+    # A store that is there is checked before the model is loaded, which may take minutes.
+    plan = plan_store(settings)
+    store = None if plan is None else plan.opened()
+    check_calibration(settings)
+    opened = perf_counter()
+    model = loaded_model(settings)
     target = CausalLMTarget(model.model)
     loaded = perf_counter()
-    store = None if corpus is None else prepare_store(settings, model, corpus)
-    notes: dict[str, Any] = {"load_seconds": {"model": loaded - clock, "store": perf_counter() - loaded}}
-    if store is not None and corpus is not None:
-        facts = {"corpus": corpus.name, "source": corpus.source, "prompts": len(corpus), "keys": len(store)}
-        notes["datastore"] = {"kind": settings.datastore.kind, **facts}
+    if plan is not None and store is None:
+        store = build_store(plan, lambda: model)
+    seconds = {"model": loaded - opened, "store": perf_counter() - loaded + opened - clock}
+    notes: dict[str, Any] = {"load_seconds": seconds}
+    if plan is not None and store is not None:
+        notes["datastore"] = _store_notes(plan, store)
     connector = connect(settings, model, target, store)
     baseline = Connector(target, EmptyDrafter(), ExactVerifier(), connector.decode, connector.max_nodes)
     return Pipeline(settings, model, target, connector, baseline, store, connector.verifier.guarantee, notes)
 
 
-def connect(
-    settings: Settings, model: LoadedModel, target: CausalLMTarget, store: HiddenStateStore | None
-) -> Connector:
+def connect(settings: Settings, model: LoadedModel, target: CausalLMTarget, store: Stores | None) -> Connector:
     """Join the drafter and the verifier of these settings over a target that is there already."""
-    resources = {"vector_store": store, "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
+    calibration = load_calibration(settings, model.fingerprint)
+    resources = {
+        "vector_store": None if store is None else store.vectors,
+        "token_store": None if store is None else store.tokens,
+        "eos_ids": target.eos_ids,
+        "vocab_size": target.vocab_size,
+        "embeddings": cast(torch.nn.Embedding, model.model.get_input_embeddings()).weight,
+        "calibration": None if calibration is None else calibration.constants,
+    }
+    for name in STORES:
+        if resources[name] is None and DRAFTERS.asks_for(settings.drafter, name):
+            raise ValueError(
+                f"drafter '{settings.drafter['name']}' searches a {name.replace('_', ' ')}, which is not there: "
+                "assemble the pipeline for a method that searches one"
+            )
     drafter = DRAFTERS.build(settings.drafter["name"], _knobs(settings.drafter), resources)
     verifier = VERIFIERS.build(settings.verifier["name"], _knobs(settings.verifier), resources)
 
@@ -124,28 +144,25 @@ def connect(
         return str(model.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[target.device.type]
-    return Connector(target, drafter, verifier, decode, max_nodes)
+    return Connector(target, drafter, verifier, decode, max_nodes, settings.connector.layout)
 
 
-def _model(settings: Settings, device: torch.device) -> LoadedModel:
-    """Return the model, loaded once for the jobs of a sweep that follow each other with the same one."""
-    dtype, cache = resolve_dtype(settings.dtype, device), cache_folder(settings)
-    key = repr((settings.model, device, dtype, cache))
-    if key not in _LOADED:
-        # A sweep over models must not hold two at a time.
-        _LOADED.clear()
-        _LOADED[key] = load_model(settings.model, device, dtype, cache)
-    return _LOADED[key]
+def _store_notes(plan: Plan, store: Stores) -> dict[str, Any]:
+    """Return what the manifest of a run tells of its store; `overlap`: documents in it that repeat the test split."""
+    facts = store.facts
+    repeated = len(facts["overlaps"])
+    dropped = repeated if facts["leaks"] == "drop" else 0
+    return {
+        "kind": plan.settings.datastore.kind,
+        "corpus": plan.train.name,
+        "source": plan.train.source,
+        "prompts": len(facts["prompts"]),
+        "tokens": len(store),
+        "keys": 0 if store.vectors is None else len(store),
+        "left_out": {"empty": len(facts["empty"]), "too_long": len(facts["too_long"]), "overlap": dropped},
+        "overlap": repeated - dropped,
+    }
 
 
 def _knobs(config: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key != "name"}
-
-
-def _quoted(value: object) -> str:
-    """Return a value as Hydra's grammar takes it unchanged, whatever characters it holds."""
-    if not isinstance(value, str):
-        return "null" if value is None else str(value)
-    # In Hydra's quotes a backslash stands for itself unless it comes before a quote.
-    escaped = re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), value)
-    return f"'{escaped}'"

@@ -39,20 +39,26 @@ class DatastoreSettings:
         kind: "id" (the model's own greedy answers), "ood" (the reference answers of the train split) or "none".
         num_prompts: how many train prompts go in.
         max_new_tokens: longest answer kept, in tokens.
-        batch_size: answers generated together while building.
+        batch_size: answers generated together while building; also the unit in which a build goes on after a stop.
+        leaks: what becomes of documents that share a long passage with the test split: "drop" or "keep".
+        layer: decoder layer whose input the keys are made of, 0 the first; None is the state after the last norm.
         pca_dim: width of the keys after PCA.
+        index: "flat" (exact inner product), "ivf_pq", "hnsw", or "auto": flat below the PQ training minimum.
         nlist: inverted lists of an IVF-PQ index; None is 4 times the root of the number of keys.
-        nprobe: inverted lists searched for a query.
-        m: parts that a key is quantised in; None is the largest divisor of pca_dim up to 16.
+        nprobe: inverted lists searched for a query, or candidates that the search of an HNSW graph keeps.
+        m: parts that a key is quantised in; None is the largest divisor of pca_dim up to 64.
         nbits: bits of the code of a part.
         path: folder of a store built earlier; None builds or finds the one that fits in the cache.
-        index: "flat" (exact inner product), "ivf_pq", or "auto": flat below the PQ training minimum.
+        shards: jobs that a build is shared among.
+        shard: which of them this is, counted from 0; None does all that is left and puts the store together.
     """
 
     kind: str = "id"
     num_prompts: int = 512
     max_new_tokens: int = 256
     batch_size: int = 32
+    leaks: str = "drop"
+    layer: int | None = None
     pca_dim: int = 64
     index: str = "auto"
     nlist: int | None = None
@@ -60,6 +66,23 @@ class DatastoreSettings:
     m: int | None = None
     nbits: int = 8
     path: str | None = None
+    shards: int = 1
+    shard: int | None = None
+
+
+@dataclass
+class CalibrationSettings:
+    """How much `scripts.calibrate` measures; None takes what the verifier's source used. No run looks at it.
+
+    Attributes:
+        num_prompts: train prompts.
+        positions: most positions looked at in one answer.
+        max_new_tokens: longest answer, in tokens.
+    """
+
+    num_prompts: int | None = None
+    positions: int | None = None
+    max_new_tokens: int | None = None
 
 
 @dataclass
@@ -75,6 +98,7 @@ class Settings:
         dataset: the prompts.
         datastore: the store of a retrieval drafter; unused by the others.
         decode: how long and how to decode.
+        calibration: how much is measured for a verifier with constants of the target.
         draft_model: model of a drafter that has one.
         device: "auto", "cpu", "cuda" or "cuda:N".
         dtype: "auto", "float32", "bfloat16" or "float16".
@@ -91,6 +115,7 @@ class Settings:
     dataset: DatasetSettings = MISSING
     datastore: DatastoreSettings = MISSING
     decode: DecodeSettings = MISSING
+    calibration: CalibrationSettings = MISSING
     draft_model: str | None = None
     device: str = "auto"
     dtype: str = "auto"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -14,6 +13,7 @@ from methods.overrides import OverrideError, compose
 from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, Settings
 from primitives.contract import Drafter, Verifier
 from primitives.models.device import resolve_device, resolve_dtype
+from primitives.models.layouts import LAYOUTS
 from primitives.registry import DRAFTERS, VERIFIERS, Registry, nearest
 
 __all__ = [
@@ -34,9 +34,11 @@ T = TypeVar("T", Drafter, Verifier)
 # What a drafter's constructor calls the stores that it searches.
 STORES = ("vector_store", "token_store")
 STORE_KINDS = ("id", "ood", "none")
-INDEX_KINDS = ("auto", "flat", "ivf_pq")
+INDEX_KINDS = ("auto", "flat", "ivf_pq", "hnsw")
+LEAKS = ("drop", "keep")
 # What every target and every tree give, so that no drafter need provide it.
 ALWAYS_PROVIDED = frozenset({"hidden", "lookahead"})
+NEED_WORDS = {"chain": "a single branch"}
 
 
 class SettingsError(ValueError):
@@ -67,7 +69,7 @@ def check_pairing(drafter: type[Drafter], verifier: type[Verifier]) -> None:
     missing = verifier.needs - getattr(drafter, "provides", frozenset()) - ALWAYS_PROVIDED
     if missing:
         raise SettingsError(
-            f"verifier '{_name(VERIFIERS, verifier)}' needs {', '.join(sorted(missing))} of a draft, which drafter "
+            f"verifier '{_name(VERIFIERS, verifier)}' needs {_needs(missing)} of a draft, which drafter "
             f"'{_name(DRAFTERS, drafter)}' does not provide: choose another drafter or verifier"
         )
 
@@ -78,32 +80,31 @@ def needs_store(drafter: Mapping[str, Any]) -> bool:
 
 
 def _decode_problems(settings: Settings) -> Iterator[str]:
-    decode, max_nodes = settings.decode, settings.connector.max_nodes
-    if decode.max_new_tokens < 1:
-        yield f"decode.max_new_tokens is {decode.max_new_tokens}; it must be at least 1"
-    if not (isfinite(decode.temperature) and decode.temperature >= 0):
-        yield f"decode.temperature is {decode.temperature}; it must be 0, which is greedy decoding"
-    elif decode.temperature > 0:
-        yield f"decode.temperature is {decode.temperature}, but sampling is not available in this version: set it to 0"
-    if not 0 < decode.top_p <= 1:
-        yield f"decode.top_p is {decode.top_p}; it must be above 0 and at most 1"
-    if decode.seed < 0:
-        yield f"decode.seed is {decode.seed}; it must be at least 0"
-    if any(not text for text in decode.stop):
-        yield "decode.stop holds an empty string, which would end every text at once: leave it out"
+    yield from (f"decode.{problem}" for problem in settings.decode.problems())
+    max_nodes, layout = settings.connector.max_nodes, settings.connector.layout
     if max_nodes is not None and max_nodes < 1:
         yield f"connector.max_nodes is {max_nodes}; it must be at least 1, or null for the measured default"
+    if layout not in LAYOUTS:
+        yield f"connector.layout is '{layout}': {nearest(layout, LAYOUTS)}"
 
 
 def _store_problems(settings: Settings) -> Iterator[str]:
     store = settings.datastore
-    for name, value, allowed in (("kind", store.kind, STORE_KINDS), ("index", store.index, INDEX_KINDS)):
-        if value not in allowed:
-            yield f"datastore.{name} is '{value}': {nearest(value, allowed)}"
-    for name in ("num_prompts", "max_new_tokens", "batch_size", "pca_dim", "nlist", "nprobe", "m"):
+    choices = (("kind", STORE_KINDS), ("index", INDEX_KINDS), ("leaks", LEAKS))
+    for name, allowed in choices:
+        if getattr(store, name) not in allowed:
+            yield f"datastore.{name} is '{getattr(store, name)}': {nearest(getattr(store, name), allowed)}"
+    for name in ("num_prompts", "max_new_tokens", "batch_size", "pca_dim", "nlist", "nprobe", "m", "shards"):
         value = getattr(store, name)
         if value is not None and value < 1:
             yield f"datastore.{name} is {value}; it must be at least 1"
+    if store.layer is not None and store.layer < 0:
+        yield f"datastore.layer is {store.layer}; it must be at least 0, or null for the state after the last norm"
+    if store.shard is not None and not 0 <= store.shard < max(store.shards, 1):
+        yield (
+            f"datastore.shard is {store.shard}; with datastore.shards={store.shards} it must lie between 0 and "
+            f"{max(store.shards, 1) - 1}"
+        )
     if not 4 <= store.nbits <= 12:
         yield f"datastore.nbits is {store.nbits}; it must lie between 4 and 12"
     if store.m is not None and store.m >= 1 and store.pca_dim % store.m:
@@ -179,6 +180,12 @@ def _fit_problems(settings: Settings) -> Iterator[str]:
         check_pairing(DRAFTERS.get(drafter), VERIFIERS.get(verifier))
     except SettingsError as error:
         yield str(error)
+    if not settings.decode.greedy and drafter != "none" and VERIFIERS.get(verifier).guarantee == "exact":
+        yield (
+            f"verifier '{verifier}' accepts only what greedy decoding writes, but decode.temperature is "
+            f"{settings.decode.temperature} and drafter '{drafter}' drafts: choose verifier=tree_sampling, which keeps "
+            "the distribution, or set decode.temperature=0"
+        )
     if needs_store(settings.drafter) and settings.datastore.kind == "none":
         yield (
             f"drafter '{drafter}' searches a datastore, but datastore=none: set datastore=id or datastore=ood, "
@@ -186,6 +193,10 @@ def _fit_problems(settings: Settings) -> Iterator[str]:
         )
     if settings.draft_model is not None and not DRAFTERS.asks_for(settings.drafter, "draft_model"):
         yield f"draft_model is '{settings.draft_model}', but drafter '{drafter}' uses no draft model: leave it null"
+
+
+def _needs(missing: frozenset[str]) -> str:
+    return ", ".join(NEED_WORDS.get(need, need) for need in sorted(missing))
 
 
 def _unknown_part(drafter: Mapping[str, Any]) -> bool:

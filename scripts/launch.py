@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
@@ -48,16 +48,20 @@ class Launch(Generic[T]):
 
     Args:
         job: what to do with the settings of one job.
+        finish: what to do with the settings of all jobs when none has failed, in this process; it returns more results.
 
     Attributes:
         results: what the finished jobs returned, in order, but not those that a Hydra launcher took to another process.
         failures: one sentence for each job that failed in this process.
     """
 
-    def __init__(self, job: Callable[[Settings], T]) -> None:
+    def __init__(
+        self, job: Callable[[Settings], T], finish: Callable[[Sequence[Settings]], Sequence[T]] | None = None
+    ) -> None:
         self.results: list[T] = []
         self.failures: list[str] = []
         self._job = job
+        self._finish = finish
         self._process = os.getpid()
 
     def __call__(self) -> int:
@@ -76,10 +80,12 @@ class Launch(Generic[T]):
         os.environ["HYDRA_FULL_ERROR"] = "1"
         try:
             hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="config")(self._run)()
+            if self._finish is not None and not self.failures:
+                self.results += self._finish(jobs)
         except KeyboardInterrupt:
             _say("interrupted: what was finished is kept, and the same command goes on from there")
             return INTERRUPTED
-        except Exception as error:  # from a job in another process, or from Hydra itself
+        except Exception as error:  # from a job in another process, from Hydra itself, or from the finish
             if not self.failures:
                 _say(_sentence(error))
             return 1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from corpora import loading
 from corpora.hub import HubError
-from corpora.loading import HELD_OUT, MINI, check_dataset, load_corpus
+from corpora.loading import HELD_OUT, MINI, check_dataset, load_corpus, whole_split
 from corpora.settings import DatasetSettings
 
 
@@ -39,6 +39,11 @@ def test_a_smaller_sample_begins_a_larger_one(folder: Path) -> None:
     assert len({example.id for example in large.examples}) == 16
     assert large.examples[:8] == small.examples
     assert [example.id for example in small.examples] != sorted(example.id for example in small.examples)
+
+
+def test_a_whole_split_is_in_the_order_of_the_source(folder: Path) -> None:
+    examples = whole_split(_settings(folder), "test").examples
+    assert [example.id for example in examples] == [f"test-{i:05d}" for i in range(20)]
 
 
 def test_examples_keep_the_number_of_their_row(folder: Path) -> None:

@@ -39,13 +39,21 @@ def save_model(folder: Path, kind: str) -> None:
 @pytest.fixture(scope="session")
 def rows_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rows")
+    save_rows(folder)
+    return folder
+
+
+def save_rows(folder: Path) -> None:
     for split, count in (("train", 8), ("test", 3)):
         rows = [
             {"question": f"{split} {'very ' * (i % 3)}short {i}?", "answer": f"the answer{' ' * i} is\n#### {i}"}
             for i in range(count)
         ]
-        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
-    return folder
+        write_rows(folder / f"{split}.jsonl", rows)
+
+
+def write_rows(file: Path, rows: list[dict[str, str]]) -> None:
+    file.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
 
 
 @pytest.fixture
@@ -53,23 +61,26 @@ def words(tiny_folder: Path, rows_folder: Path, tmp_path: Path) -> Words:
     """Return a function that gives the words of a small run, with changes after them."""
 
     def choose(method: str, *changes: str, model: Path = tiny_folder) -> list[str]:
-        return [
-            f"method={method}",
-            f"model.path={model}",
-            "dataset=gsm8k",
-            f"dataset.path={rows_folder}",
-            "dataset.num_samples=2",
-            "dataset.template=chat",
-            "datastore.num_prompts=6",
-            "datastore.max_new_tokens=12",
-            "datastore.batch_size=2",
-            "datastore.pca_dim=8",
-            "decode.max_new_tokens=16",
-            "device=cpu",
-            "dtype=float32",
-            f"cache_dir={tmp_path / 'cache'}",
-            f"results_dir={tmp_path / 'results'}",
-            *changes,
-        ]
+        return [*small_run(method, model, rows_folder, tmp_path), *changes]
 
     return choose
+
+
+def small_run(method: str, model: Path, rows: Path, place: Path) -> list[str]:
+    return [
+        f"method={method}",
+        f"model.path={model}",
+        "dataset=gsm8k",
+        f"dataset.path={rows}",
+        "dataset.num_samples=2",
+        "dataset.template=chat",
+        "datastore.num_prompts=6",
+        "datastore.max_new_tokens=12",
+        "datastore.batch_size=2",
+        "datastore.pca_dim=8",
+        "decode.max_new_tokens=16",
+        "device=cpu",
+        "dtype=float32",
+        f"cache_dir={place / 'cache'}",
+        f"results_dir={place / 'results'}",
+    ]

@@ -7,6 +7,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from methods.overrides import OverrideError, check, compose, groups
 from methods.schema import CONF_DIR
+from tests.rigs import knobs_of
 
 
 def refusal(*argv: str) -> str:
@@ -24,10 +25,10 @@ def test_groups_are_the_folders_of_conf_without_hydras_own() -> None:
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [
-        ("method=sens", "unknown method 'sens': did you mean 'sense'? Allowed: pld, sense, "),
+        ("method=sens", "unknown method 'sens': did you mean 'sense'? Allowed: dresd, logitspec, "),
         ("dataset=gsm", "unknown dataset 'gsm': did you mean 'gsm8k'?"),
         ("model=org/name-1.5", "a model of your own is model.path=<folder or .gguf file>"),
-        ("drafter=null", "unknown drafter 'null': Allowed: none, pld, sen"),
+        ("drafter=null", "unknown drafter 'null': Allowed: dresd, logitspec, "),
         (
             "decode.max_tokens=3",
             "unknown key 'decode.max_tokens': did you mean 'decode.max_new_tokens'? Allowed: decode.",
@@ -127,7 +128,7 @@ def test_an_open_dictionary_takes_new_keys() -> None:
 def test_the_command_line_wins_over_the_method() -> None:
     settings = compose(["drafter=pld", "drafter.num_tokens=4", "method=sense", "verifier=exact"])
     assert settings.method.name == "sense"
-    assert settings.drafter == {"name": "pld", "max_ngram": 3, "min_ngram": 1, "num_tokens": 4}
+    assert settings.drafter == {"name": "pld", **knobs_of("drafter", "pld"), "num_tokens": 4}
     assert settings.verifier == {"name": "exact"}
 
 

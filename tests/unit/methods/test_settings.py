@@ -25,14 +25,18 @@ def test_the_defaults_can_run() -> None:
     ("word", "part"),
     [
         ("decode.max_new_tokens=0", "decode.max_new_tokens is 0; it must be at least 1"),
-        ("decode.temperature=0.7", "sampling is not available in this version: set it to 0"),
-        ("decode.temperature=-1", "decode.temperature is -1.0; it must be 0"),
+        ("decode.temperature=-1", "decode.temperature is -1.0; it must be 0 (greedy decoding), or at least 1e-30"),
         ("decode.temperature=nan", "decode.temperature is nan"),
         ("decode.top_p=0", "decode.top_p is 0.0; it must be above 0 and at most 1"),
         ("decode.top_p=1.5", "decode.top_p is 1.5"),
+        ("decode.top_k=-1", "decode.top_k is -1; it must be at least 1, or 0 for all tokens"),
+        ("decode.min_p=2", "decode.min_p is 2.0; it must lie between 0 and 1"),
+        ("decode.repetition_penalty=0", "decode.repetition_penalty is 0.0; it must be above 0, and 1 for none"),
+        ("+decode.logit_bias={-3: 1.0}", "decode.logit_bias names token -3; token ids are at least 0"),
         ("decode.seed=-1", "decode.seed is -1"),
         ("decode.stop=['']", "decode.stop holds an empty string"),
         ("connector.max_nodes=0", "connector.max_nodes is 0; it must be at least 1, or null"),
+        ("connector.layout=batches", "did you mean 'batch'? Allowed: batch, tree"),
         ("dataset.num_samples=0", "dataset.num_samples must be at least 1, got 0"),
         ("dataset.template=alpacca", "alpaca"),
         ("dataset.path=/nowhere/at/all", "dataset.path is '/nowhere/at/all', where there is no test.jsonl"),
@@ -41,6 +45,11 @@ def test_the_defaults_can_run() -> None:
         ("datastore.path=/nowhere/at/all", "datastore.path is '/nowhere/at/all', which is no folder"),
         ("datastore.pca_dim=0", "datastore.pca_dim is 0"),
         ("datastore.index=ivfpq", "datastore.index is 'ivfpq': did you mean 'ivf_pq'?"),
+        ("datastore.leaks=dorp", "datastore.leaks is 'dorp': did you mean 'drop'?"),
+        ("datastore.layer=-1", "datastore.layer is -1; it must be at least 0, or null for the state after the last"),
+        ("datastore.shards=0", "datastore.shards is 0; it must be at least 1"),
+        ("datastore.shard=1", "datastore.shard is 1; with datastore.shards=1 it must lie between 0 and 0"),
+        ("datastore.shard=-1", "datastore.shard is -1"),
         ("datastore.kind=odd", "datastore.kind is 'odd': did you mean 'ood'? Allowed: id, none, ood"),
         ("device=gpu", "device 'gpu' is unknown"),
         ("dtype=half", "dtype 'half' is unknown"),
@@ -113,3 +122,31 @@ def test_a_pairing_that_lacks_something_names_both_sides() -> None:
 def test_a_pairing_that_fits_passes() -> None:
     check_pairing(Sampling, Ratio)
     check_pairing(DRAFTERS.get("none"), VERIFIERS.get("soft_gated"))
+
+
+def test_processors_are_read_from_the_command_line() -> None:
+    words = ["decode.temperature=0.7", "decode.top_k=5", "decode.min_p=0.1", "+decode.logit_bias={198: -5, 7: 2.5}"]
+    settings = compose(["verifier=tree_sampling", *words])
+    assert problems(settings) == []
+    assert settings.decode.logit_bias == {198: -5.0, 7: 2.5}
+    assert not settings.decode.greedy
+
+
+def test_greedy_matching_of_a_draft_is_refused_where_tokens_are_drawn() -> None:
+    (problem,) = problems(compose(["method=pld", "decode.temperature=0.7"]))
+    assert problem == (
+        "verifier 'exact' accepts only what greedy decoding writes, but decode.temperature is 0.7 and drafter 'pld' "
+        "drafts: choose verifier=tree_sampling, which keeps the distribution, or set decode.temperature=0"
+    )
+    for word in ("verifier=tree_sampling", "verifier=speculative_sampling", "drafter=none", "decode.temperature=0"):
+        assert problems(compose(["method=pld", "decode.temperature=0.7", word])) == []
+
+
+@pytest.mark.parametrize("verifier", ["speculative_sampling", "block"])
+def test_a_rule_for_chains_takes_only_drafters_of_chains(verifier: str) -> None:
+    for drafter in ("pld", "none"):
+        check_pairing(DRAFTERS.get(drafter), VERIFIERS.get(verifier))
+    message = rf"verifier '{verifier}' needs a single branch of a draft, which drafter 'sen' does not provide"
+    with pytest.raises(SettingsError, match=message):
+        check_pairing(DRAFTERS.get("sen"), VERIFIERS.get(verifier))
+    assert "needs a single branch" in only_problem(f"verifier={verifier}")
