@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -37,6 +36,7 @@ _PACKAGES = (
     "hydra-core",
     "rouge-score",
 )
+_SHARING = frozenset({"shards", "shard"})
 _ROOT = Path(__file__).parent.parent
 
 
@@ -44,10 +44,13 @@ def build_manifest(pipeline: Pipeline, corpus: Corpus) -> dict[str, Any]:
     """Return the content of manifest.json."""
     settings, model = pipeline.settings, pipeline.model.model
     config = resolved(asdict(settings), str(model.device), dtype_name(model.dtype))
-    config["connector"] = {"max_nodes": pipeline.connector.max_nodes}
+    config["connector"]["max_nodes"] = pipeline.connector.max_nodes
     if pipeline.store is None:
         # A store that is not used cannot change a figure, so it must not make another run of the same thing.
         config["datastore"] = None
+    else:
+        # Nor can the number of jobs that have built it.
+        config["datastore"] = {key: value for key, value in config["datastore"].items() if key not in _SHARING}
     return {
         "format": FORMAT,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -83,12 +86,6 @@ def build_manifest(pipeline: Pipeline, corpus: Corpus) -> dict[str, Any]:
 def resolved(config: Mapping[str, Any], device: str, dtype: str) -> dict[str, Any]:
     """Return a configuration with what "auto" stands for here, so that figures of two machines never mix."""
     return {**config, "device": device, "dtype": dtype}
-
-
-def peak_rss_mb() -> float:
-    """Return the most memory this process has held so far, in MB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 def _versions() -> dict[str, str]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from benchmarks.lossless import Lossless, check
-from benchmarks.manifest import peak_rss_mb
 from benchmarks.scoring import metric_named
 from connectors.trace import Generation, PassRecord
 from corpora.example import Example
 from corpora.templates import render
+from methods.memory import peak_rss_mb
 
 if TYPE_CHECKING:
     from methods.pipeline import Pipeline

@@ -5,27 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import chain
-from typing import Any
+from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 
 from benchmarks.measure import prompt_ids, verdict_on
+from benchmarks.passes import Passes
 from benchmarks.scoring import metric_named
 from benchmarks.statistics import Estimate, common_prefix, distinct_n, mean, ratio_of_totals
 from connectors.connector import Connector
 from connectors.settings import DecodeSettings
-from connectors.trace import Generation
+from connectors.trace import Generation, PassRecord
 from corpora.corpus import Corpus
 from corpora.example import Example
 from methods.pipeline import Pipeline, connect
 from methods.schema import Settings
-from primitives.contract import Pathway
 
 _LOG = logging.getLogger(__name__)
-GREEDY = "greedy"
-VERDICTS = ("identical", "near_tie", "mismatch")
+GREEDY: Final = "greedy"
+VERDICTS: Final = ("identical", "near_tie", "mismatch")
+DEPTHS: Final = 8
 
 Row = dict[str, Any]
 
@@ -45,6 +44,7 @@ def compare(pipeline: Pipeline, variants: dict[str, Settings], corpus: Corpus) -
         sides[name] = connect(settings, pipeline.model, pipeline.target, pipeline.store)
     names = list(sides)
     rows: dict[str, list[Row]] = {name: [] for name in names}
+    passes: dict[str, list[PassRecord]] = {name: [] for name in names}
     _warm_up(pipeline, sides.values(), corpus)
     for turn, example in enumerate(corpus.examples):
         order = names[turn % len(names) :] + names[: turn % len(names)]
@@ -55,8 +55,18 @@ def compare(pipeline: Pipeline, variants: dict[str, Settings], corpus: Corpus) -
             if sides[name].verifier.guarantee == "exact":
                 row["verdict"] = verdict_on(pipeline, ids, done[name].ids, done[GREEDY].ids).kind
             rows[name].append(row)
+            passes[name] += done[name].trace.passes
         _LOG.info("prompt %d of %d", turn + 1, len(corpus))
-    return pd.DataFrame([_figures(name, pd.DataFrame(rows[name]), pd.DataFrame(rows[GREEDY])) for name in names])
+    tables = {name: pd.DataFrame(rows[name]) for name in names}
+    return pd.DataFrame(
+        {
+            "variant": name,
+            **_figures(tables[name], tables[GREEDY]),
+            **_of_passes(Passes.of_records(passes[name])),
+            **_verdicts(tables[name]),
+        }
+        for name in names
+    )
 
 
 def _warm_up(pipeline: Pipeline, sides: Iterable[Connector], corpus: Corpus) -> None:
@@ -67,26 +77,21 @@ def _warm_up(pipeline: Pipeline, sides: Iterable[Connector], corpus: Corpus) -> 
 
 def _row(generation: Generation, greedy: Generation, example: Example, metric: str) -> Row:
     passes = generation.trace.passes
-    ways = np.bincount(list(chain.from_iterable(record.pathways for record in passes)), minlength=len(Pathway))
     return {
         "ms": generation.trace.decode_ms,
         "tokens": len(generation.ids),
         "passes": len(passes),
         "committed": sum(record.committed for record in passes),
-        "nodes": sum(record.nodes for record in passes),
-        "overhead": [record.total_ms / record.verify_ms - 1 for record in passes],
         "distinct_4": _or_nan(distinct_n(generation.ids)),
         "prefix": common_prefix(generation.ids, greedy.ids),
         "same": float(generation.ids == greedy.ids),
         "score": _or_nan(metric_named(metric).score(generation.text, example)),
-        **{way.name.lower(): int(ways[way]) for way in Pathway},
     }
 
 
-def _figures(name: str, own: pd.DataFrame, greedy: pd.DataFrame) -> Row:
+def _figures(own: pd.DataFrame, greedy: pd.DataFrame) -> Row:
     per_token, baseline = (frame["ms"] / frame["tokens"].sum() for frame in (own, greedy))
     return {
-        "variant": name,
         "n": len(own),
         **_spread("speedup", ratio_of_totals(baseline.to_numpy(), per_token.to_numpy())),
         **_spread("tau", ratio_of_totals(own["committed"].to_numpy(float), own["passes"].to_numpy(float))),
@@ -95,11 +100,27 @@ def _figures(name: str, own: pd.DataFrame, greedy: pd.DataFrame) -> Row:
         "distinct_4_ratio": own["distinct_4"].mean() / greedy["distinct_4"].mean(),
         "identical_share": own["same"].mean(),
         "mean_common_prefix": own["prefix"].mean(),
-        "nodes_per_pass": own["nodes"].sum() / own["passes"].sum(),
-        "overhead": float(np.median(list(chain.from_iterable(own["overhead"])))),
-        **{way.name.lower(): int(own[way.name.lower()].sum()) for way in Pathway},
-        **{kind: int((own["verdict"] == kind).sum()) if "verdict" in own else None for kind in VERDICTS},
     }
+
+
+def _of_passes(passes: Passes) -> Row:
+    """Return what the passes show; a drafter's share of the accepted tokens includes those that others proposed too."""
+    drafted = int(passes.column("accepted").sum())
+    by_depth = {f"depth_{row['depth']}": row["share"] for row in passes.acceptance_by_depth}
+    return {
+        "nodes_per_pass": passes.nodes_per_pass,
+        "compression": passes.compression,
+        "empty_drafts": passes.empty_drafts,
+        "ms_draft": passes.median_draft_ms,
+        "overhead": passes.overhead,
+        **{key: by_depth.get(key) for key in (f"depth_{depth}" for depth in range(1, DEPTHS + 1))},
+        **{f"by_{name}": count / drafted for name, count in passes.drafted_by.items()},
+        **passes.pathways,
+    }
+
+
+def _verdicts(own: pd.DataFrame) -> Row:
+    return {kind: int((own["verdict"] == kind).sum()) if "verdict" in own else None for kind in VERDICTS}
 
 
 def _spread(name: str, figure: Estimate) -> Row:

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.passes import Passes
 from benchmarks.scoring import metric_named
 from benchmarks.statistics import Estimate, Floats, common_prefix, distinct_n, estimate, mean, ratio_of_totals
 
 Sample = Mapping[str, Any]
 
-_PARTS = ("draft", "verify", "judge", "commit")
-_PATHWAYS = ("exact", "top_k", "window", "relaxed")
 _VERDICTS = ("identical", "near_tie", "mismatch")
 
 
@@ -33,6 +32,7 @@ def summarise(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[st
     place = {prompt: index for index, prompt in enumerate(manifest["prompts"])}
     samples = sorted(samples, key=lambda sample: place[sample["id"]])
     ok = [sample for sample in samples if sample["status"] == "ok"]
+    passes = Passes.of_samples(ok)
     speed = _speed(ok)
     tau = speed["tau"]["value"]
     ratio = speed["speedup"]["value"]
@@ -42,9 +42,9 @@ def summarise(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[st
         "tokens": _total(_tokens(ok)),
         "passes": _total(_column(ok, "passes")),
         **speed,
-        "overhead": _overhead(ok),
+        "overhead": passes.overhead,
         "efficiency": None if tau is None or ratio is None else ratio / tau,
-        "ms_per_pass": {part: _per_pass(ok, f"{part}_ms") for part in _PARTS},
+        "ms_per_pass": passes.ms_per_pass,
         "ms_per_token": {
             "method": _ratio(_column(ok, "decode_ms"), _tokens(ok)),
             "baseline": _ratio(_column(_baselines(ok), "decode_ms"), _tokens(_baselines(ok))),
@@ -52,15 +52,17 @@ def summarise(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[st
         "quality": _quality(manifest, samples),
         **_likeness(ok),
         "lossless": _lossless(manifest, ok),
-        "nodes_per_pass": _per_pass(ok, "nodes"),
-        "compression": _compression(ok),
-        "pathways": _pathways(ok),
+        "nodes_per_pass": passes.nodes_per_pass,
+        "compression": passes.compression,
+        "pathways": passes.pathways,
         "memory_mb": {
             "peak_rss": max((sample["peak_rss_mb"] for sample in ok), default=None),
             "store": manifest.get("store_mb"),
         },
-        "acceptance_rate": _ratio(_sums(ok, "accepted"), _sums(ok, "proposed")),
-        "empty_drafts": _share(_flat(ok, "proposed") == 0),
+        "acceptance_rate": passes.acceptance_rate,
+        "acceptance_by_depth": passes.acceptance_by_depth,
+        "drafted_by": passes.drafted_by,
+        "empty_drafts": passes.empty_drafts,
         "cut": {"method": _count_cut(ok), "baseline": _count_cut(_baselines(ok))},
         "prefill_ms": {
             "method": _mean(_column(ok, "prefill_ms")),
@@ -94,12 +96,6 @@ def _speed(ok: Sequence[Sample]) -> dict[str, Any]:
 def _speedup(base_time: Floats, base_tokens: Floats, time: Floats, tokens: Floats) -> Estimate:
     columns = np.stack([base_time, base_tokens, time, tokens], axis=1)
     return estimate(columns, lambda t: (t[..., 0] / t[..., 1]) / (t[..., 2] / t[..., 3]))
-
-
-def _overhead(ok: Sequence[Sample]) -> float | None:
-    """Return the median over passes of (pass - target forward) / target forward: one hiccup does not move it."""
-    verify, *others = (_flat(ok, f"{part}_ms") for part in ("verify", "draft", "judge", "commit"))
-    return float(np.median(sum(others) / verify)) if len(verify) else None
 
 
 def _quality(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
@@ -145,17 +141,6 @@ def _lossless(manifest: Mapping[str, Any], ok: Sequence[Sample]) -> dict[str, in
     return {kind: kinds.count(kind) for kind in _VERDICTS}
 
 
-def _compression(ok: Sequence[Sample]) -> float | None:
-    left = _ratio(_sums(ok, "proposed_nodes"), _sums(ok, "candidate_tokens"))
-    return None if left is None else 1 - left
-
-
-def _pathways(ok: Sequence[Sample]) -> dict[str, int]:
-    ways = [way for sample in ok for of_pass in sample["pathways"] for way in of_pass]
-    counts = np.bincount(np.array(ways, np.int64), minlength=len(_PATHWAYS))
-    return dict(zip(_PATHWAYS, counts.tolist(), strict=True))
-
-
 def _count_cut(outputs: Sequence[Sample]) -> int:
     return sum(output["finish"] == "length" for output in outputs)
 
@@ -177,16 +162,8 @@ def _sums(samples: Sequence[Sample], key: str) -> Floats:
     return np.array([sum(sample[key]) for sample in samples], np.float64)
 
 
-def _flat(samples: Sequence[Sample], key: str) -> Floats:
-    return np.array([value for sample in samples for value in sample[key]], np.float64)
-
-
 def _total(values: Floats) -> int:
     return int(values.sum())
-
-
-def _per_pass(ok: Sequence[Sample], key: str) -> float | None:
-    return _ratio(_sums(ok, key), _column(ok, "passes"))
 
 
 def _ratio(above: Floats, below: Floats) -> float | None:

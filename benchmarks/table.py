@@ -18,6 +18,10 @@ _LOOP_NOTE = (
     f"{_MARK} fewer than {LOOPING:g} of greedy decoding's different 4-grams (distinct-4): the text repeats itself, "
     "and repeated text makes speedup and tau look better than they are"
 )
+_OVERLAP_NOTE = (
+    "OVERLAP: the store holds documents that repeat the test split (datastore.leaks=keep), so speedup and tau look "
+    "better than they are on fresh text"
+)
 
 
 def results_table(runs: Sequence[tuple[Content, Content]]) -> Table:
@@ -37,7 +41,7 @@ def results_table(runs: Sequence[tuple[Content, Content]]) -> Table:
             _data_cell(manifest, summary),
             _method_cell(manifest),
             _figure_cell(summary["speedup"]),
-            _figure_cell(summary["tau"]),
+            _tau_cell(summary),
             _quality_cell(summary),
             _likeness_cell(summary),
         )
@@ -52,6 +56,11 @@ def loops(summary: Content) -> bool:
     return method is not None and baseline is not None and method < LOOPING * baseline
 
 
+def overlaps(manifest: Content) -> bool:
+    """Whether the store that was searched holds documents that repeat the test split."""
+    return bool((manifest.get("datastore") or {}).get("overlap"))
+
+
 def _data_cell(manifest: Content, summary: Content) -> str:
     n = summary["n"]
     total = n + summary["failed"]
@@ -60,11 +69,18 @@ def _data_cell(manifest: Content, summary: Content) -> str:
 
 
 def _method_cell(manifest: Content) -> str:
-    return "\n".join([manifest["method"], manifest["drafter"], f"+ {manifest['verifier']}", manifest["guarantee"]])
+    lines = [manifest["method"], manifest["drafter"], f"+ {manifest['verifier']}", manifest["guarantee"]]
+    return "\n".join([*lines, "OVERLAP"] if overlaps(manifest) else lines)
 
 
 def _figure_cell(figure: Content) -> str:
     return f"{_number(figure['value'])}\n{_interval(figure['low'], figure['high'])}".rstrip()
+
+
+def _tau_cell(summary: Content) -> str:
+    nodes, draft = summary["nodes_per_pass"], summary["ms_per_pass"]["draft"]
+    cost = [] if nodes is None or draft is None else [f"{nodes:.1f} nodes", f"draft {draft:.1f} ms"]
+    return "\n".join([_figure_cell(summary["tau"]), *cost])
 
 
 def _quality_cell(summary: Content) -> str:
@@ -102,6 +118,8 @@ def _notes(runs: Sequence[tuple[Content, Content]]) -> Text:
         notes.append("cut: outputs that ended at decode.max_new_tokens")
     if any(manifest["guarantee"] == "lossy" for manifest, _ in runs):
         notes.append("lossy: the output may differ from the target's own, see quality")
+    if any(overlaps(manifest) for manifest, _ in runs):
+        notes.append(_OVERLAP_NOTE)
     if any(loops(summary) for _, summary in runs):
         notes.append(_LOOP_NOTE)
     return Text("\n".join(notes))

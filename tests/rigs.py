@@ -14,8 +14,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from methods.schema import CONF_DIR
 from primitives.contract import Context, Drafter, DraftTree, Ints, Outcome, Target, TargetView
-from primitives.datastores.hidden_state_store import HiddenStateStore
 from primitives.datastores.store_builder import StoreBuilder
+from primitives.datastores.token_store import TokenStore, collapse
+from primitives.datastores.vector_store import VectorStore
 from primitives.models.batching import greedy_answers, hidden_states
 from primitives.models.causal_lm import CausalLMTarget
 
@@ -271,20 +272,26 @@ def knobs_of(kind: str, name: str) -> dict[str, Any]:
     return {str(key): value for key, value in knobs.items() if key != "name"}
 
 
-def tiny_store(name: str = "llama") -> HiddenStateStore:
+def tiny_store(name: str = "llama") -> VectorStore:
     """Return a store of a tiny model's own greedy answers to the random prompts of seeds 0 to 11, 16 dimensions."""
     return _tiny_store(name, 12, 16)
 
 
+def tiny_token_store(name: str = "llama") -> TokenStore:
+    """Return the answers that `tiny_store` points into."""
+    return tiny_store(name).token_store
+
+
 @cache
-def _tiny_store(name: str, documents: int, dim: int) -> HiddenStateStore:
+def _tiny_store(name: str, documents: int, dim: int) -> VectorStore:
     model = tiny_model(name)
     prompts = [np.array(random_prompt(seed)) for seed in range(documents)]
     answers = [np.array(answer) for answer in greedy_answers(model, prompts, 24, ())]
-    builder = StoreBuilder(sum(map(len, answers)), dim)
-    texts = [np.concatenate(pair) for pair in zip(prompts, answers, strict=True)]
-    for prompt, answer, states in zip(prompts, answers, hidden_states(model, texts), strict=True):
-        builder.add(answer, states[len(prompt) - 1 : -1])
+    kept, _ = collapse(answers)
+    builder = StoreBuilder(TokenStore.build(answers), dim)
+    texts = [np.concatenate([prompts[place], answers[place]]) for place in kept]
+    for place, states in zip(kept, hidden_states(model, texts), strict=True):
+        builder.add(states[len(prompts[place]) - 1 : -1])
     return builder.finish()
 
 

@@ -12,11 +12,12 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from benchmarks.manifest import peak_rss_mb
 from benchmarks.micro.rig import console, pipeline_and_prompts
-from methods.offline import fill
+from methods.memory import peak_rss_mb
+from methods.offline.states import states_of
 from primitives.contract import Ints
 from primitives.datastores.store_builder import StoreBuilder
+from primitives.datastores.token_store import TokenStore
 
 SHOWN = 32
 ROUNDS = 3
@@ -27,14 +28,17 @@ def main() -> None:
     pipeline, prompts = pipeline_and_prompts("method=sense", *sys.argv[1:])
     store, model = pipeline.store, pipeline.model.model
     assert store is not None
-    spans = zip(store.offsets[:SHOWN], store.offsets[1 : SHOWN + 1], strict=False)
+    assert store.vectors is not None
+    dim = store.vectors.index.d
+    spans = zip(store.tokens.offsets[:SHOWN], store.tokens.offsets[1 : SHOWN + 1], strict=False)
     prompt = np.array(prompts[0])
-    pairs = [(prompt, store.tokens[start:stop].astype(np.int64)) for start, stop in spans]
+    pairs = [(prompt, store.tokens.tokens[start:stop].astype(np.int64)) for start, stop in spans]
     texts = [np.concatenate(pair) for pair in pairs]
 
     def build() -> None:
-        builder = StoreBuilder(sum(len(answer) for _, answer in pairs), store.index.d)
-        fill(builder, model, pairs, lambda _texts, _tokens: None)
+        builder = StoreBuilder(TokenStore.build([answer for _, answer in pairs]), dim)
+        for states in states_of(model, pairs, None):
+            builder.add(states)
         builder.finish()
 
     @torch.inference_mode()

@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 
 from primitives.models.causal_lm import CausalLMTarget
-from tests.rigs import tiny_model, tiny_store
+from tests.rigs import tiny_model, tiny_store, tiny_token_store
 
 Resources = Callable[..., dict[str, Any]]
+
+
+def any_calibration(width: int) -> dict[str, Any]:
+    """Return every constant that a verifier may take from a calibration, for hidden states of this width."""
+    tolerance = {"c_e": 0.01, "c_l": 1.0, "tau_delta": 2.0, "margin_bound": 2.0, "logit_bound": 2.0}
+    head = {"weights": [(-1.0) ** i for i in range(width)], "bias": 0.0, "threshold": 0.5}
+    return {**tolerance, "budget_table": [2.0, 3.0], "theta_t": 0.5, "theta_d": 0.5, **head}
 
 
 @pytest.fixture
@@ -19,6 +26,13 @@ def resources() -> Resources:
 
     def offer(target: CausalLMTarget, name: str = "llama") -> dict[str, Any]:
         assert target.model is tiny_model(name)
-        return {"vector_store": tiny_store(name), "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
+        return {
+            "vector_store": tiny_store(name),
+            "token_store": tiny_token_store(name),
+            "eos_ids": target.eos_ids,
+            "vocab_size": target.vocab_size,
+            "embeddings": tiny_model(name).get_input_embeddings().weight,
+            "calibration": any_calibration(32),
+        }
 
     return offer

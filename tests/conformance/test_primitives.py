@@ -18,6 +18,7 @@ from connectors.trace import Generation
 from primitives.contract import Context, Drafter, DraftTree, Guarantee, TargetView, Verifier
 from primitives.models.causal_lm import CausalLMTarget
 from primitives.registry import DRAFTERS, VERIFIERS
+from tests.conformance.conftest import any_calibration
 from tests.rigs import (
     TINY,
     FirstBranch,
@@ -30,6 +31,7 @@ from tests.rigs import (
     random_prompt,
     tiny_model,
     tiny_store,
+    tiny_token_store,
 )
 
 Resources = Callable[..., dict[str, Any]]
@@ -37,6 +39,14 @@ Resources = Callable[..., dict[str, Any]]
 SHAPES = ("chain", "tree")
 EXACT = [name for name in VERIFIERS.names() if VERIFIERS.get(name).guarantee == "exact"]
 LOSSY = [name for name in VERIFIERS.names() if VERIFIERS.get(name).guarantee == "lossy"]
+SAMPLING = [name for name in VERIFIERS.names() if VERIFIERS.get(name).guarantee == "distribution"]
+# A rule for chains is tried on the first branch of every drafter.
+SAMPLED = [
+    (name, shape)
+    for name in SAMPLING
+    for shape in SHAPES
+    if shape == "chain" or "chain" not in VERIFIERS.get(name).needs
+]
 NEUTRAL = [(name, dict(knobs)) for name in LOSSY for knobs in VERIFIERS.get(name).neutral]
 TOKENS = 24
 DRAFTED = 5
@@ -61,9 +71,10 @@ def generate(
     prompt: Sequence[int],
     count: int = TOKENS,
     max_nodes: int = 64,
+    **changes: Any,
 ) -> Generation:
     connector = Connector(target, drafter, verifier, lambda ids: " ".join(map(str, ids)), max_nodes)
-    return connector.generate(prompt, DecodeSettings(max_new_tokens=count))
+    return connector.generate(prompt, DecodeSettings(max_new_tokens=count, **changes))
 
 
 def shaped(drafter: Drafter, shape: str) -> Drafter:
@@ -95,7 +106,7 @@ class Checked(Drafter):
 def test_every_verifier_declares_what_it_guarantees() -> None:
     for name in VERIFIERS.names():
         assert VERIFIERS.get(name).guarantee in get_args(Guarantee)
-        assert VERIFIERS.get(name).needs <= {"q", "hidden", "lookahead"}
+        assert VERIFIERS.get(name).needs <= {"q", "chain", "hidden", "lookahead"}
 
 
 def test_every_lossy_verifier_has_a_neutral_setting() -> None:
@@ -155,11 +166,74 @@ def test_exact_verification_is_lossless_for_any_prompt_budget_and_tree_size(
     model: str, drafter: str, verifier: str, prompt: list[int], count: int, max_nodes: int
 ) -> None:
     target = CausalLMTarget(tiny_model(model), eos_ids=())
-    offered = {"vector_store": tiny_store(model), "eos_ids": target.eos_ids, "vocab_size": target.vocab_size}
+    offered = {
+        "vector_store": tiny_store(model),
+        "token_store": tiny_token_store(model),
+        "eos_ids": target.eos_ids,
+        "vocab_size": target.vocab_size,
+    }
     built = DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), VERIFIERS.build(verifier, {}, offered)
     done = generate(target, *built, prompt, count, max_nodes)
     assert done.ids == greedy_of(tiny_model(model), prompt, count)
     assert all(1 <= record.nodes <= max_nodes for record in done.trace.passes)
+
+
+def made(drafter: str, prompt: Sequence[int], shape: str, offered: dict[str, Any]) -> Drafter:
+    """Return a drafter of the registry, or a rig."""
+    if drafter in DRAFTERS.names():
+        return shaped(DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), shape)
+    return rig(drafter, "llama", prompt, shape)
+
+
+@pytest.mark.parametrize(("verifier", "shape"), SAMPLED)
+@pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "liar", "random"])
+def test_sampling_at_temperature_0_writes_the_greedy_text(
+    drafter: str, verifier: str, shape: str, resources: Resources
+) -> None:
+    target = CausalLMTarget(tiny_model(), eos_ids=())
+    offered = resources(target)
+    for seed in (0, 77):
+        prompt = random_prompt(seed)
+        built = made(drafter, prompt, shape, offered)
+        done = generate(WatchedTarget(target), built, VERIFIERS.build(verifier, {}, offered), prompt)
+        assert done.ids == reference("llama", tuple(prompt))[:TOKENS]
+        assert drafter != "liar" or done.trace.tau == 1.0
+        assert drafter != "oracle" or done.trace.passes[0].committed == DRAFTED + 1
+
+
+@pytest.mark.parametrize(("verifier", "shape"), SAMPLED)
+@pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "liar", "random"])
+def test_sampling_makes_progress_and_ends_in_time(
+    drafter: str, verifier: str, shape: str, resources: Resources
+) -> None:
+    eos = frozenset(range(90, 100))
+    target = CausalLMTarget(tiny_model(), eos_ids=eos)
+    offered = resources(target)
+    texts = []
+    for seed in (0, 3, 3):
+        prompt = random_prompt(seed)
+        built, watched = made(drafter, prompt, shape, offered), WatchedTarget(target)
+        changes: dict[str, Any] = {
+            "temperature": 1.0,
+            "top_p": 0.95,
+            "repetition_penalty": 1.1,
+            "logit_bias": {7: float("-inf")},
+        }
+        done = generate(
+            watched, built, VERIFIERS.build(verifier, {}, offered), prompt, max_nodes=16, seed=seed, **changes
+        )
+        assert 1 <= len(done.ids) <= TOKENS
+        assert not eos & set(done.ids[:-1])
+        assert 7 not in done.ids
+        assert done.finish == ("eos" if done.ids[-1] in eos else "length")
+        assert done.finish == "eos" or len(done.ids) == TOKENS
+        assert all(1 <= record.committed == record.accepted + 1 for record in done.trace.passes)
+        assert all(record.nodes <= 16 for record in done.trace.passes)
+        assert {way for record in done.trace.passes for way in record.pathways} <= {0}
+        assert [*prompt, *done.ids][: len(watched.text)] == watched.text
+        texts.append(done.ids)
+    # The same seed writes the same text again, whatever was decoded in between.
+    assert texts[-1] == texts[-2]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -188,6 +262,8 @@ def test_lossy_verification_makes_progress_and_ends_in_time(
         assert all(record.nodes <= 16 for record in done.trace.passes)
         assert [*prompt, *done.ids][: len(watched.text)] == watched.text
         finishes.add(done.finish)
+        if seed and "eos" in finishes:
+            break
     assert "eos" in finishes
 
 
@@ -219,10 +295,18 @@ def test_a_verdict_is_a_root_path_and_never_rejects_the_targets_own_choice(
     seed: int, name: str, drafts: list[list[int]]
 ) -> None:
     rng = torch.Generator().manual_seed(seed)
-    verifier = VERIFIERS.build(name, {}, {})
-    root = torch.randn(6, generator=rng) * 2
-    tree = DraftTree.from_candidates([*drafts, [int(root.argmax())]])
-    logits = torch.cat([root[None], torch.randn(len(tree), 6, generator=rng) * 2])
+    offered = {"embeddings": torch.randn(6, 4, generator=rng), "calibration": any_calibration(4)}
+    verifier = VERIFIERS.build(name, {}, offered)
+    sampling = verifier.guarantee == "distribution"
+    # Where one token has all probability, what keeps the distribution is exact.
+    sharpness = 1e7 if sampling else 2
+    root = torch.randn(6, generator=rng) * sharpness
+    pending = int(root.argmax())
+    if sampling:
+        # No rival of the pending token gets as far as these verifiers.
+        drafts = [[pending, *draft] for draft in drafts[: 1 if "chain" in verifier.needs else None]]
+    tree = DraftTree.from_candidates([*drafts, [pending]])
+    logits = torch.cat([root[None], torch.randn(len(tree), 6, generator=rng) * sharpness])
     verdict = verifier.judge(tree, TargetView(logits, torch.zeros(len(logits), 4)), rng)
     assert len(verdict.path) >= 1
     assert tree.parents[verdict.path].tolist() == [-1, *verdict.path[:-1].tolist()]

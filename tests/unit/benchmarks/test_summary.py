@@ -43,6 +43,7 @@ def _sample(name: str, **changes: Any) -> dict[str, Any]:
         "accepted": [3, 0],
         "committed": [4, 1],
         "pathways": [[0, 0, 1, 2], [0]],
+        "drafted_by": [["", "sen+pld", "sen", "sen"], [""]],
         "draft_ms": [1.0, 0.0],
         "verify_ms": [16.0, 8.0],
         "judge_ms": [2.0, 1.0],
@@ -83,6 +84,8 @@ def _second() -> dict[str, Any]:
         accepted=[2, 0, 2],
         committed=[3, 1, 3],
         pathways=[[0, 3, 3], [0], [0, 2, 1]],
+        depth=[3, 1, 4],
+        drafted_by=[["", "pld", "pld"], [""], ["", "sen+pld", "pld"]],
         draft_ms=[1.0, 1.0, 1.0],
         verify_ms=[12.0, 8.0, 6.0],
         judge_ms=[1.0, 1.0, 1.0],
@@ -156,6 +159,20 @@ def test_trees_and_pathways(summary: dict[str, Any]) -> None:
     assert summary["empty_drafts"] == pytest.approx(2 / 5)
 
 
+def test_an_accepted_token_counts_for_each_of_its_drafters(summary: dict[str, Any]) -> None:
+    assert summary["drafted_by"] == {"pld": 5, "sen": 4}
+
+
+def test_acceptance_by_depth_is_of_the_trees_that_were_so_deep(summary: dict[str, Any]) -> None:
+    # (depth, committed): (4, 4) (1, 1) (3, 3) (1, 1) (4, 3).
+    assert summary["acceptance_by_depth"] == [
+        {"depth": 1, "passes": 5, "share": 1.0},
+        {"depth": 2, "passes": 3, "share": 1.0},
+        {"depth": 3, "passes": 3, "share": 1.0},
+        {"depth": 4, "passes": 2, "share": 0.5},
+    ]
+
+
 def test_memory_and_cut_outputs(summary: dict[str, Any]) -> None:
     assert summary["memory_mb"] == {"peak_rss": 120.0, "store": 12.5}
     assert summary["cut"] == {"method": 1, "baseline": 1}
@@ -169,7 +186,7 @@ def test_acceptance_rate_divides_by_what_was_proposed() -> None:
 def test_autoregressive_decoding_is_exactly_one() -> None:
     alone = _sample(
         "a", passes=5, committed=[1] * 5, accepted=[0] * 5, proposed=[0] * 5, nodes=[1] * 5, candidate_tokens=[0] * 5,
-        proposed_nodes=[0] * 5, pathways=[[0]] * 5, decode_ms=60.0,
+        proposed_nodes=[0] * 5, pathways=[[0]] * 5, drafted_by=[[""]] * 5, depth=[1] * 5, decode_ms=60.0,
     )  # fmt: skip
     summary = summarise(_manifest(), [alone])
     assert (summary["tau"]["value"], summary["speedup"]["value"], summary["accepted_per_pass"]["value"]) == (
@@ -177,7 +194,8 @@ def test_autoregressive_decoding_is_exactly_one() -> None:
         1.0,
         0.0,
     )
-    assert (summary["compression"], summary["acceptance_rate"]) == (None, None)
+    assert (summary["compression"], summary["acceptance_rate"], summary["empty_drafts"]) == (None, None, 1.0)
+    assert (summary["drafted_by"], len(summary["acceptance_by_depth"])) == ({}, 1)
 
 
 def test_failed_prompts_are_in_no_mean_but_wrong_in_accuracy() -> None:
@@ -203,6 +221,7 @@ def test_nothing_but_failures_is_null_everywhere() -> None:
         assert summary[key] == {"value": None, "low": None, "high": None}
     for key in ("overhead", "efficiency", "identical_share", "mean_common_prefix", "lossless", "compression"):
         assert summary[key] is None
+    assert (summary["acceptance_by_depth"], summary["drafted_by"], summary["empty_drafts"]) == ([], {}, None)
     json.dumps(summary, allow_nan=False)
 
 

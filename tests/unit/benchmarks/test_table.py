@@ -24,6 +24,8 @@ def _run(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "failed": changes.get("failed", 0),
         "speedup": {"value": 3.5, "low": 3.111, "high": 13.949},
         "tau": {"value": 8.38, "low": None, "high": None},
+        "nodes_per_pass": 21.25,
+        "ms_per_pass": {"draft": 1.54},
         "quality": {
             "metric": "accuracy",
             "method": 0.4,
@@ -53,7 +55,8 @@ def test_a_plain_terminal_shows_every_figure_whole(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
     for piece in (
         "gsm8k-mini", "smollm2-135m", "4 of 5", "sense", "sen ", "+ soft_gated", "lossy", "3.50", "[3.11,13.95]",
-        "8.38", "0.40/0.45", "[0.20,0.60]", "accuracy", "n=5, 3 cut", "12% same", "distinct-4", "0.33*/0.62",
+        "8.38", "21.2 nodes", "draft 1.5 ms", "0.40/0.45", "[0.20,0.60]", "accuracy", "n=5, 3 cut", "12% same",
+        "distinct-4", "0.33*/0.62",
     ):  # fmt: skip
         assert piece in text, piece
 
@@ -63,6 +66,15 @@ def test_looping_text_gets_a_note_in_words() -> None:
     clean = _text(_run(distinct=0.6))
     assert "*" not in clean
     assert "repeats" not in clean
+
+
+def test_a_store_that_repeats_the_test_split_marks_its_row() -> None:
+    manifest, summary = _run()
+    clean = _text((manifest | {"datastore": {"overlap": 0}}, summary), (manifest | {"datastore": None}, summary))
+    assert "OVERLAP" not in clean
+    marked = _text((manifest | {"datastore": {"overlap": 3}}, summary), _run(method="pld"))
+    assert marked.count("OVERLAP") == 2
+    assert "OVERLAP: the store holds documents that repeat the test split" in " ".join(marked.split())
 
 
 def test_notes_are_given_once_and_only_when_they_apply() -> None:
@@ -93,6 +105,7 @@ def test_missing_figures_are_dashes() -> None:
     nothing = {"value": None, "low": None, "high": None}
     distinct = {"method": None, "baseline": None}
     summary |= {"speedup": nothing, "tau": nothing, "identical_share": None, "distinct_n": distinct}
+    summary |= {"nodes_per_pass": None, "ms_per_pass": {"draft": None}}
     text = _text((manifest, summary))
     assert "0 of 5" in text
     assert "-/-" in text
