@@ -180,7 +180,7 @@ def _short(*_arguments: Any) -> None:
     ("target", "fault", "part"),
     [
         ("methods.offline.files.os.fsync", _full, r"answers/.*/00000.json: No space left on device; make room"),
-        ("methods.offline.files.np.save", _short, r"00000.tokens.npy: 512 requested and 96 written; make room, then"),
+        ("methods.offline.files.np.save", _short, r"0000\d.tokens.npy: 512 requested and 96 written; make room, then"),
         ("methods.offline.work.np.savez", _full, r"projection.npz: No space left on device"),
     ],
 )
