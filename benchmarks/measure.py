@@ -7,14 +7,17 @@ from dataclasses import asdict, fields
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from benchmarks.lossless import Lossless, check
 from benchmarks.scoring import metric_named
 from connectors.trace import Generation, PassRecord
+from connectors.warping import Warping
 from corpora.example import Example
 from corpora.templates import render
 from methods.memory import peak_rss_mb
+from primitives.contract import DraftTree, TargetView
 
 if TYPE_CHECKING:
     from methods.pipeline import Pipeline
@@ -94,7 +97,10 @@ def verdict_on(pipeline: Pipeline, ids: Sequence[int], output: Sequence[int], ba
     # A fresh forward of the stock model, so that a fault of our own tree forward or cache cannot vouch for itself.
     @torch.inference_mode()
     def logits_of(sequence: list[int]) -> torch.Tensor:
-        logits: torch.Tensor = model(torch.tensor([sequence], device=model.device), use_cache=False).logits
-        return logits[0]
+        logits: torch.Tensor = model(torch.tensor([sequence], device=model.device), use_cache=False).logits[0]
+        known, judged = logits[: len(ids) - 1], logits[len(ids) - 1 :]
+        written = DraftTree.chain(sequence[len(ids) :])
+        warped = Warping(pipeline.settings.decode)(TargetView(judged, judged[:, :0]), np.array(ids), written)
+        return torch.cat([known, warped.logits])
 
     return check(ids, output, baseline, logits_of, model.dtype, model.device.type)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from connectors.settings import DecodeSettings
+from connectors.settings import ConnectorSettings, DecodeSettings
 from connectors.trace import Generation, PassRecord, Trace
 from corpora.corpus import Corpus
 from corpora.example import Example
@@ -56,6 +56,7 @@ class FakeSettings:
     verifier: dict[str, Any] = field(default_factory=lambda: {"name": "exact"})
     model: Any = field(default_factory=lambda: _Model())
     dataset: DatasetSettings = field(default_factory=lambda: DatasetSettings(template="chat"))
+    connector: ConnectorSettings = field(default_factory=ConnectorSettings)
     decode: DecodeSettings = field(default_factory=lambda: DecodeSettings(max_new_tokens=6))
     device: str = "auto"
     dtype: str = "auto"
