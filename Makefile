@@ -17,8 +17,9 @@ help:
 run: $(VENV)/.installed-cpu
 	$(BIN)/python run.py -m experiment=quickstart method=vanilla,pld,sense $(ARGS)
 
+# One thread a process: the models of the tests are tiny, and the processes share the cores.
 test: $(VENV)/.installed-cpu-test
-	$(BIN)/python -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.installed-cpu-test-dev
 	$(BIN)/ruff check .

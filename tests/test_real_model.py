@@ -32,6 +32,8 @@ def load(method: str, cache: Path) -> Pipeline:
     )
 
 
+# One process fetches the model, and the others need not.
+@pytest.mark.xdist_group("real_model")
 @pytest.mark.real_model
 @pytest.mark.parametrize("method", ["pld", "sense_without_se"])
 def test_exact_verification_writes_what_transformers_writes(method: str, real_cache: Path) -> None:
