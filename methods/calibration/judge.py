@@ -95,7 +95,8 @@ def _folds(important: Bools, owner: Ints) -> Ints:
     if count < 2 or any(important[folds != fold].all() for fold in range(count)):
         raise ValueError(
             f"mined {important.sum()} important and {(~important).sum()} unimportant tokens in {len(prompts)} prompts, "
-            "too few to train on some prompts and try on others: raise calibration.num_prompts"
+            "too few to train on some prompts and try on others: raise calibration.num_prompts, or "
+            "calibration.max_new_tokens if texts are cut before their final answer"
         )
     return folds
 
@@ -128,13 +129,21 @@ def _mine(bench: Bench, example: Example) -> Arrays:
     """Decode one prompt with an oracle in the place of the classifier; return what it found out."""
     pipeline, prompt = bench.pipeline, bench.prompt(example)
     decode = DecodeSettings(max_new_tokens=bench.amounts.max_new_tokens)
-    answer = bench.final_answer(pipeline.baseline.generate(prompt, decode).text, example)
+    answer = _answer(bench, example, pipeline.baseline.generate(prompt, decode).ids)
     oracle = OracleJudge(bench, example, prompt, answer)
     if answer is not None:
         method = pipeline.connector
         Connector(method.target, method.drafter, oracle, method.decode, method.max_nodes).generate(prompt, decode)
     states = np.array(oracle.states, np.float32).reshape(-1, bench.embeddings.shape[1])
     return {"states": states, "important": np.array(oracle.important, bool)}
+
+
+def _answer(bench: Bench, example: Example, ids: Sequence[int]) -> object:
+    """Return the final answer of an output; None if it gives none, or was cut before its end."""
+    ends = bench.pipeline.target.eos_ids
+    if ends and not ends & set(ids[-1:]):
+        return None
+    return bench.final_answer(bench.pipeline.connector.decode(ids), example)
 
 
 class OracleJudge(Verifier):
@@ -192,7 +201,6 @@ class OracleJudge(Verifier):
         if left > 0 and not ends & set(tokens):
             text = np.array(self._prompt + ids)
             ids += greedy_answers(pipeline.model.model, [text], left, ends)[0]
-        found = self._bench.final_answer(pipeline.connector.decode(ids), self._example)
         self.states.append(state.float().cpu().numpy())
-        self.important.append(found != self._answer)
+        self.important.append(_answer(self._bench, self._example, ids) != self._answer)
         return self.important[-1]

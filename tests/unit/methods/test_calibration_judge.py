@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,8 +36,15 @@ LONGEST = 14
 class Numbers:
     """Stands in the place of a bench: a tiny model, a prompt of numbers, answers as numbers."""
 
-    def __init__(self, drafter: Drafter, prompt: Sequence[int], positions: int, answer: Answer) -> None:
-        target = CausalLMTarget(tiny_model(), eos_ids=())
+    def __init__(
+        self,
+        drafter: Drafter,
+        prompt: Sequence[int],
+        positions: int,
+        answer: Answer,
+        eos_ids: Sequence[int] = (),
+    ) -> None:
+        target = CausalLMTarget(tiny_model(), eos_ids=eos_ids)
 
         def joined(drafter: Drafter) -> Connector:
             return Connector(target, drafter, ExactVerifier(), lambda ids: " ".join(map(str, ids)), 64)
@@ -125,6 +135,27 @@ def test_a_text_without_a_final_answer_teaches_nothing() -> None:
     assert mined["important"].shape == (0,)
 
 
+def test_a_text_that_was_cut_has_no_final_answer() -> None:
+    prompt = random_prompt(1)
+    text = greedy_of(tiny_model(), prompt, LONGEST + 8)
+    never = next(token for token in range(100) if token not in text)
+    cut: Any = Numbers(LiarDrafter([*prompt, *text], 3), prompt, 4, parity, [never])
+    assert len(JudgeRecipe().meter(cut)(EXAMPLE)["important"]) == 0
+    # The text ends with its eighth token now, and what is longer without an end has no answer, so it is another one.
+    end = text[7]
+    assert end not in text[:7]
+    ended: Any = Numbers(LiarDrafter([*prompt, *text], 3), prompt, 4, lambda ids: 0, [end])
+    mined = JudgeRecipe().meter(ended)(EXAMPLE)
+    expected = []
+    for place in range(1, 5):
+        swapped = [*text[:place], (text[place] + 1) % 100]
+        whole = swapped + greedy_of(tiny_model(), prompt + swapped, LONGEST - place - 1)
+        expected.append(end not in whole)
+        if not expected[-1]:
+            break
+    assert mined["important"].tolist()[: len(expected)] == expected
+
+
 def test_where_the_draft_has_the_targets_choice_nothing_is_tried() -> None:
     prompt = random_prompt(0)
     truth = [*prompt, *greedy_of(tiny_model(), prompt, LONGEST + 8)]
@@ -195,15 +226,25 @@ def letters(text: str, example: Example) -> int:
     return sum(map(ord, text)) % 2
 
 
-def test_it_is_calibrated_and_used_from_the_command_line_on(words: Words) -> None:
+def endless(folder: Path, copy: Path) -> Path:
+    """Copy a model without its EOS, which it never writes: its texts are whole when the budget is spent."""
+    shutil.copytree(folder, copy)
+    for name in ("config.json", "generation_config.json"):
+        content = json.loads((copy / name).read_text("utf-8"))
+        (copy / name).write_text(json.dumps({**content, "eos_token_id": None}), "utf-8")
+    return copy
+
+
+def test_it_is_calibrated_and_used_from_the_command_line_on(words: Words, tiny_folder: Path, tmp_path: Path) -> None:
+    model = endless(tiny_folder, tmp_path / "endless")
     small = ("calibration.num_prompts=8", "calibration.positions=6", "calibration.max_new_tokens=16")
-    settings = compose(words("pld", "verifier=judge", "verifier.recall=0.5", *small))
+    settings = compose(words("pld", "verifier=judge", "verifier.recall=0.5", *small, model=model))
     found = calibrate(settings, {"number_accuracy": letters})
     assert len(found.constants["weights"]) == 64
     assert 0 <= found.constants["threshold"] <= 1
     again = calibrate(settings, {"number_accuracy": letters})
     assert again == found
-    pipeline = assemble(compose(words("pld", "verifier=judge", "verifier.recall=0.5")))
+    pipeline = assemble(compose(words("pld", "verifier=judge", "verifier.recall=0.5", model=model)))
     done = pipeline.generate("a b a b a b", max_new_tokens=24)
     assert len(done.ids) == 24
 
