@@ -186,6 +186,10 @@ class DraftTree:
         """Return the ids of the nodes from the root down to `node`."""
         return np.flatnonzero(self.ancestor_mask[node])
 
+    def with_ancestors(self, chosen: Bools) -> Bools:
+        """Return bool[n]: the nodes that are chosen together with all their ancestors, of bool[n] chosen ones."""
+        return np.logical_not((self.ancestor_mask & ~chosen).any(axis=1))
+
     def keep(self, chosen: Bools) -> DraftTree:
         """Return the tree of the nodes that are chosen together with all their ancestors, in the same order.
 
@@ -194,7 +198,7 @@ class DraftTree:
         """
         if chosen.all():
             return self
-        chosen = np.logical_not((self.ancestor_mask & ~chosen).any(axis=1))
+        chosen = self.with_ancestors(chosen)
         renumber = np.cumsum(chosen) - 1
         parents = self.parents[chosen]
         return DraftTree(

@@ -81,7 +81,7 @@ class PrunedDrafter(Drafter):
         worth = path_probability(tree, certain) * np.exp(-self.entropy_weight * unsure * (tree.depths - 1))
         chosen = worth >= self.least
         chosen[np.lexsort((np.arange(len(tree)), tree.depths, -worth))[: self.fewest]] = True
-        chosen = _closed(tree, chosen | certain)
+        chosen = tree.with_ancestors(chosen | certain)
         leaves = chosen.copy()
         leaves[tree.parents[chosen & (tree.parents >= 0)]] = False
         chosen &= ~leaves | (worth >= self.least_leaf) | certain
@@ -114,8 +114,3 @@ def path_probability(tree: DraftTree, certain: Bools) -> Floats:
         total = np.bincount(tree.rows, weights=scores, minlength=len(tree) + 1)[tree.rows]
         steps = np.divide(scores, total, out=np.zeros(len(tree)), where=total > 0)
     return np.where(tree.ancestor_mask, np.where(certain, 1.0, steps), 1.0).prod(1)
-
-
-def _closed(tree: DraftTree, chosen: Bools) -> Bools:
-    """Return bool[n]: nodes that are chosen with all their ancestors."""
-    return np.logical_not((tree.ancestor_mask & ~chosen).any(1))

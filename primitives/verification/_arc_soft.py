@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from primitives.verification._coin import Coin
-from primitives.verification._descent import CertainSiblings, DrawnSiblings, Siblings
+from primitives.verification._descent import siblings_below
 from primitives.verification._laws import Laws
 
 # Takes float64[V] p, int64[k] tokens and the depth they stand at; returns float64[k] second chances.
@@ -24,7 +24,7 @@ def descend(laws: Laws, coin: Coin, second: Second) -> tuple[list[int], list[boo
     path, relaxed = [0], [False]
     while children := laws.children(path[-1]):
         node = path[-1]
-        siblings: Siblings = DrawnSiblings(laws, node) if laws.drawn else CertainSiblings(laws, node)
+        siblings = siblings_below(laws, node)
         again = known[node] if laws.eager else _second_chances(laws, [node], second)[node]
         # In this order the lossless chances are looked at to the end, which leaves the residual ready.
         for place, (first, other) in enumerate(zip(siblings.chances(), again, strict=False)):

@@ -101,8 +101,13 @@ def descend(laws: Laws, coin: Coin) -> tuple[list[int], torch.Tensor | None]:
     return path, None
 
 
+def siblings_below(laws: Laws, node: int) -> Siblings:
+    """Return the children of a node, by how they were proposed."""
+    return DrawnSiblings(laws, node) if laws.drawn else CertainSiblings(laws, node)
+
+
 def _chances(laws: Laws, node: int) -> tuple[Siblings, Iterable[float]]:
-    siblings = DrawnSiblings(laws, node) if laws.drawn else CertainSiblings(laws, node)
+    siblings = siblings_below(laws, node)
     return siblings, siblings.chances()
 
 

@@ -18,14 +18,14 @@ def log_probability(logits: torch.Tensor, rows: Ints, tokens: Ints) -> Floats:
 
 def deepest(tree: DraftTree, accepted: Bools) -> Ints:
     """Return the deepest nodes that are accepted with all their ancestors; accepted is bool[n]."""
-    reached = np.flatnonzero(_reached(tree, accepted))
+    reached = np.flatnonzero(tree.with_ancestors(accepted))
     depths = tree.depths[reached]
     return reached[depths == depths.max(initial=0)]
 
 
 def unextendable(tree: DraftTree, accepted: Bools) -> Ints:
     """Return the nodes that are accepted with all their ancestors, and none of whose children is accepted."""
-    ends = _reached(tree, accepted)
+    ends = tree.with_ancestors(accepted)
     parents = tree.parents[ends]
     ends[parents[parents >= 0]] = False
     return np.flatnonzero(ends)
@@ -48,7 +48,3 @@ def likeliest(tree: DraftTree, logits: torch.Tensor, ends: Ints) -> Ints:
     nodes = np.flatnonzero(paths.any(0) & ~paths.all(0))
     each = log_probability(logits, tree.rows[nodes], tree.tokens[nodes])
     return tree.path_to(int(ends[np.where(paths[:, nodes], each, 0).sum(1).argmax()]))
-
-
-def _reached(tree: DraftTree, accepted: Bools) -> Bools:
-    return np.asarray(~(tree.ancestor_mask & ~accepted).any(1))

@@ -11,6 +11,7 @@ import torch
 
 from primitives.contract import Bools, DraftTree, Floats, Ints, Pathway, TargetView, Verdict, Verifier
 from primitives.statistics import greedy_choice
+from primitives.verification._paths import verdict_of
 from primitives.verification._relaxed import RelaxedPaths, longest
 
 
@@ -50,7 +51,7 @@ class RowVerifier(Verifier):
         """Return the longest path; ties go to more exact matches, then to the higher score, then to the first."""
         race = self.race(tree, view)
         path = race.winner(longest)
-        return Verdict(path, np.where(race.exact[path], Pathway.EXACT, self.pathway).astype(np.uint8))
+        return verdict_of(path, race.exact[path], self.pathway)
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
         """Return which rivals of the pending token the rule lets in."""

@@ -8,6 +8,7 @@ argued in docs/fidelity.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import inf, log
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from primitives.contract import Bools, DraftTree, Floats, Ints, Pathway, TargetView, Verdict, Verifier
+from primitives.contract import Bools, DraftTree, Floats, Ints, TargetView, Verdict, Verifier
 from primitives.registry import VERIFIERS, nearest
 from primitives.statistics import greedy_choice
 from primitives.verification._arc_guards import Past, Repetition, among_first_children, within_budget
@@ -25,6 +26,7 @@ from primitives.verification._coin import Coin
 from primitives.verification._constants import Constants
 from primitives.verification._laws import Laws
 from primitives.verification._likelihood import deepest, likeliest, log_probability, unextendable
+from primitives.verification._paths import verdict_of
 from primitives.verification._relaxed import check_range
 
 CHOICES = {
@@ -159,13 +161,13 @@ class ArcVerifier(Verifier):
         """Return the winning path; of equally long ones the likeliest under the target, then the first."""
         if self.by_chance:
             nodes, relaxed, residual = descend(Laws(tree, view), Coin(rng), self._second_chance)
-            return Verdict(np.array(nodes, np.int64), _pathways(np.array(relaxed)), residual)
+            return replace(verdict_of(np.array(nodes, np.int64), ~np.array(relaxed)), residual=residual)
         choice = greedy_choice(view.logits)[tree.rows]
         exact = tree.tokens == choice
         path = self._best(tree, view.logits, exact | self._rescued(tree, view.logits, choice, exact))
         if self._past is not None:
             self._past.extend(tree.tokens[path], ~exact[path], self._repetition.window)
-        return Verdict(path, _pathways(~exact[path]))
+        return verdict_of(path, exact[path])
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
         """Return which rivals of the pending token are within the tolerance; none in the soft form."""
@@ -246,10 +248,6 @@ class ArcVerifier(Verifier):
         tau_delta = float(self._constants["tau_delta"])
         divided = self.tau_divided and self._constants.own("tau_delta") is None
         return tau_delta if divided else (1 - self.theta) * tau_delta
-
-
-def _pathways(relaxed: Bools) -> Any:
-    return np.where(relaxed, Pathway.RELAXED, Pathway.EXACT).astype(np.uint8)
 
 
 def _check(low: float, high: float, **settings: float | None) -> None:

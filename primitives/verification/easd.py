@@ -6,6 +6,7 @@ Source: EASD (arXiv 2512.23765), which has no code; what its abstract leaves ope
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import takewhile
 from math import inf, log
 from typing import Any
@@ -13,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from primitives.contract import DraftTree, Pathway, TargetView, Verdict, Verifier
+from primitives.contract import DraftTree, TargetView, Verdict, Verifier
 from primitives.registry import VERIFIERS
 from primitives.statistics import greedy_choice, normalised_entropy
-from primitives.verification._paths import longest_accepted
+from primitives.verification._paths import longest_accepted, verdict_of
 from primitives.verification._relaxed import check_range
 
 
@@ -85,7 +86,7 @@ class EntropyAwareVerifier(Verifier):
         if len(kept) < len(path):
             residual = _second_choice(view.logits[int(tree.rows[path[len(kept)]])], int(tree.tokens[path[len(kept)]]))
         path = path[: len(kept)]
-        return Verdict(path, np.where(exact[path], Pathway.EXACT, Pathway.RELAXED).astype(np.uint8), residual)
+        return replace(verdict_of(path, exact[path]), residual=residual)
 
     def _rejects(self, tree: DraftTree, view: TargetView, node: int) -> bool:
         """Return whether both sides are unsure about a node and of one mind."""

@@ -13,6 +13,7 @@ import torch
 from primitives.contract import Bools, DraftTree, Floats, Ints, Pathway, TargetView, Verdict, Verifier
 from primitives.registry import VERIFIERS, nearest
 from primitives.statistics import greedy_choice, normalised_entropy
+from primitives.verification._paths import verdict_of
 from primitives.verification._relaxed import RelaxedPaths, check_range, longest, windows
 from primitives.verification._rows import log_total_and_entropy, on_device, permitted, rows_of
 
@@ -82,7 +83,7 @@ class FlyVerifier(Verifier):
         nowhere = np.zeros(len(tree), bool)
         race = RelaxedPaths(tree, exact, rule, nowhere, self._isolated(tree.paths, exact), eager=on_device(view))
         path = race.winner(longest)
-        return Verdict(path, np.where(exact[path], Pathway.EXACT, Pathway.WINDOW).astype(np.uint8))
+        return verdict_of(path, exact[path], Pathway.WINDOW)
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
         """Return all rivals of the pending token if the gate is open: what follows them is not known yet."""

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from primitives.contract import Bools, DraftTree, Ints, Pathway, TargetView, Verdict, Verifier
+from primitives.contract import Bools, DraftTree, Ints, TargetView, Verdict, Verifier
 from primitives.registry import VERIFIERS
 from primitives.statistics import greedy_choice
 from primitives.verification._constants import Constants
+from primitives.verification._paths import verdict_of
 from primitives.verification._relaxed import RelaxedPaths, check_range, longest
 
 
@@ -64,7 +65,7 @@ class JudgeVerifier(Verifier):
         if len(missed) and self._largest > -inf:
             passes[missed] = self._unimportant(view.hidden, missed)
         path = RelaxedPaths(tree, exact, lambda nodes: (passes[nodes], passes[nodes]), passes).winner(longest)
-        return Verdict(path, np.where(exact[path], Pathway.EXACT, Pathway.RELAXED).astype(np.uint8))
+        return verdict_of(path, exact[path])
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
         """Return True for all but a threshold of 0: what decides is the state after the token, known only later."""

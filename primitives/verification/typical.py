@@ -10,9 +10,10 @@ from math import inf
 import numpy as np
 import torch
 
-from primitives.contract import Bools, DraftTree, Floats, Ints, Pathway, TargetView, Verdict
+from primitives.contract import Bools, DraftTree, Floats, Ints, TargetView, Verdict
 from primitives.registry import VERIFIERS
 from primitives.statistics import greedy_choice
+from primitives.verification._paths import verdict_of
 from primitives.verification._relaxed import Rank, RelaxedPaths, check_range
 from primitives.verification._rows import RowVerifier, log_total_and_entropy, on_device, rows_of, values
 
@@ -64,7 +65,7 @@ class TypicalVerifier(RowVerifier):
         while len(unsure := path[race.contested(len(path))[path] & ~summed[path]]):
             rule(unsure[:1])
             path = race.winner(likeliest(log_p))
-        return Verdict(path, np.where(race.exact[path], Pathway.EXACT, Pathway.RELAXED).astype(np.uint8))
+        return verdict_of(path, race.exact[path])
 
     def hopeful(self, own: Floats, best: Floats, vocabulary: int) -> Bools:
         """Return bool[m]: whether the floor is passed if the choice is certain and the entropy the largest."""
