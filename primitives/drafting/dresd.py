@@ -6,11 +6,14 @@ batch of sequences (``connector.layout=batch``); as a tree they give the same to
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 
 from primitives.contract import PAD, Context, Drafter, DraftTree
 from primitives.datastores.vector_store import VectorStore
 from primitives.drafting._retrieval import best_candidates, key_of, layers_of, nearness, up_to_eos
+from primitives.knobs import check_range
 from primitives.registry import DRAFTERS
 
 
@@ -42,11 +45,8 @@ class DenseRetrievalDrafter(Drafter):
         sharpness: float = 20.0,
         eos_ids: frozenset[int] = frozenset(),
     ) -> None:
-        for name, count in (("neighbours", neighbours), ("drafts", drafts), ("length", length)):
-            if count < 1:
-                raise ValueError(f"drafter 'dresd': {name}={count} is out of range; it must be at least 1")
-        if sharpness < 0:
-            raise ValueError(f"drafter 'dresd': sharpness={sharpness} is out of range; it must not be negative")
+        check_range("drafter 'dresd'", 1, inf, neighbours=neighbours, drafts=drafts, length=length)
+        check_range("drafter 'dresd'", 0, inf, sharpness=sharpness)
         self.vector_store = vector_store
         self.neighbours = neighbours
         self.drafts = drafts

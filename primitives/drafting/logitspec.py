@@ -6,6 +6,7 @@ Source: arXiv 2507.01449, section 3; github.com/smart-lty/LogitSpec.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from primitives.contract import Context, Drafter, DraftTree, Ints, Outcome, TargetView
 from primitives.drafting._ngram_pool import NgramPool
 from primitives.eos import eos_cut
+from primitives.knobs import check_range
 from primitives.registry import DRAFTERS
 
 # Longest chain of a guess, itself included, by its rank among the logits (published code: get_draft_length_via_rank).
@@ -41,13 +43,8 @@ class LogitSpecDrafter(Drafter):
     def __init__(
         self, max_ngram: int = 3, num_tokens: int = 20, capacity: int = 64, eos_ids: frozenset[int] = frozenset()
     ) -> None:
-        for name, value, lowest in (
-            ("max_ngram", max_ngram, 1),
-            ("num_tokens", num_tokens, 1),
-            ("capacity", capacity, 2),
-        ):
-            if value < lowest:
-                raise ValueError(f"drafter 'logitspec': {name}={value} is out of range; it must be at least {lowest}")
+        check_range("drafter 'logitspec'", 1, inf, max_ngram=max_ngram, num_tokens=num_tokens)
+        check_range("drafter 'logitspec'", 2, inf, capacity=capacity)
         self.max_ngram = max_ngram
         self.num_tokens = num_tokens
         self.capacity = capacity

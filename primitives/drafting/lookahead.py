@@ -5,10 +5,13 @@ Source: arXiv 2402.02057, section 3 and Algorithm 2; github.com/hao-ai-lab/Looka
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import torch
 
 from primitives.contract import PAD, Context, Drafter, DraftTree, Ints, Outcome, TargetView
+from primitives.knobs import check_range
 from primitives.registry import DRAFTERS
 from primitives.statistics import greedy_choice
 
@@ -38,9 +41,8 @@ class LookaheadDrafter(Drafter):
     def __init__(
         self, level: int = 5, window: int = 7, guess: int = 7, seed: int = 0, eos_ids: frozenset[int] = frozenset()
     ) -> None:
-        for name, value, least in (("level", level, 2), ("window", window, 1), ("guess", guess, 1)):
-            if value < least:
-                raise ValueError(f"drafter 'lookahead': {name}={value} is out of range; it must be at least {least}")
+        check_range("drafter 'lookahead'", 1, inf, window=window, guess=guess)
+        check_range("drafter 'lookahead'", 2, inf, level=level)
         self.level = level
         self.window = window
         self.guess = guess

@@ -6,10 +6,13 @@ Sources: github.com/apoorvumang/prompt-lookup-decoding ("original"); transformer
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 
 from primitives.contract import Context, Drafter, DraftTree, Ints
-from primitives.registry import DRAFTERS, nearest
+from primitives.knobs import check_choice, check_range
+from primitives.registry import DRAFTERS
 
 FORMS = ("transformers", "original")
 MATCHES = ("earliest", "latest")
@@ -48,14 +51,11 @@ class PromptLookupDrafter(Drafter):
         match: str = "earliest",
         eos_ids: frozenset[int] = frozenset(),
     ) -> None:
-        for name, value in (("max_ngram", max_ngram), ("num_tokens", num_tokens), ("min_ngram", min_ngram)):
-            if value < 1:
-                raise ValueError(f"drafter 'pld': {name}={value} is out of range; it must be at least 1")
+        check_range("drafter 'pld'", 1, inf, max_ngram=max_ngram, num_tokens=num_tokens, min_ngram=min_ngram)
         if min_ngram > max_ngram:
             raise ValueError(f"drafter 'pld': min_ngram={min_ngram} is above max_ngram={max_ngram}; lower min_ngram")
-        for name, choice, allowed in (("form", form, FORMS), ("match", match, MATCHES)):
-            if choice not in allowed:
-                raise ValueError(f"drafter 'pld': {name}={choice} is unknown: {nearest(choice, allowed)}")
+        check_choice("drafter 'pld'", FORMS, form=form)
+        check_choice("drafter 'pld'", MATCHES, match=match)
         self.max_ngram = max_ngram
         self.num_tokens = num_tokens
         self.min_ngram = min_ngram

@@ -11,6 +11,7 @@ from math import inf
 import numpy as np
 
 from primitives.contract import Bools, Context, Drafter, DraftTree, Floats, Ints, Outcome, TargetView
+from primitives.knobs import check_range
 from primitives.registry import DRAFTERS
 from primitives.statistics import normalised_entropy
 
@@ -42,15 +43,8 @@ class PrunedDrafter(Drafter):
         least_leaf: float = 0.001,
         fewest: int = 48,
     ) -> None:
-        for name, value, high in (
-            ("entropy_weight", entropy_weight, inf),
-            ("least", least, 1),
-            ("least_leaf", least_leaf, 1),
-            ("fewest", fewest, inf),
-        ):
-            if not 0 <= value <= high:
-                allowed = "at least 0" if high == inf else "between 0 and 1"
-                raise ValueError(f"drafter 'pruned': {name}={value} is out of range; it must be {allowed}")
+        check_range("drafter 'pruned'", 0, 1, least=least, least_leaf=least_leaf)
+        check_range("drafter 'pruned'", 0, inf, entropy_weight=entropy_weight, fewest=fewest)
         self.drafter = drafter
         self.entropy_weight = entropy_weight
         self.least = least

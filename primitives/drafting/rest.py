@@ -6,11 +6,14 @@ prefixes are kept is left to chance there, and decided here.
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 
 from primitives.contract import PAD, Bools, Context, Drafter, DraftTree, Ints
 from primitives.datastores.token_store import TokenStore
 from primitives.drafting._retrieval import within_text
+from primitives.knobs import check_range
 from primitives.registry import DRAFTERS
 
 
@@ -49,10 +52,8 @@ class ExactSuffixDrafter(Drafter):
         nodes: int = 64,
         eos_ids: frozenset[int] = frozenset(),
     ) -> None:
-        counts = {"max_span": max_span, "min_span": min_span, "hits": hits, "length": length, "nodes": nodes}
-        for name, count in counts.items():
-            if count < 1:
-                raise ValueError(f"drafter 'rest': {name}={count} is out of range; it must be at least 1")
+        name = "drafter 'rest'"
+        check_range(name, 1, inf, max_span=max_span, min_span=min_span, hits=hits, length=length, nodes=nodes)
         if min_span > max_span:
             raise ValueError(f"drafter 'rest': min_span={min_span} is above max_span={max_span}; lower min_span")
         self.token_store = token_store

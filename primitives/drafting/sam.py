@@ -6,6 +6,7 @@ Source: arXiv 2411.10666, section 3; github.com/hyx1999/SAM-Decoding.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from primitives.contract import PAD, Context, Drafter, DraftTree, Floats, Ints, 
 from primitives.datastores.token_store import Match, TokenStore
 from primitives.drafting._retrieval import best_nodes, up_to_eos
 from primitives.drafting._suffix_automaton import SuffixAutomaton
+from primitives.knobs import check_range
 from primitives.registry import DRAFTERS
 
 
@@ -58,17 +60,9 @@ class SuffixAutomatonDrafter(Drafter):
         fallback: Drafter | None = None,
         eos_ids: frozenset[int] = frozenset(),
     ) -> None:
-        for name, value, lowest in (
-            ("max_tokens", max_tokens, 2),
-            ("slope", slope, 0),
-            ("bias", bias, 0),
-            ("threshold", threshold, 0),
-            ("branches", branches, 1),
-            ("max_span", max_span, 1),
-            ("hits", hits, 1),
-        ):
-            if value < lowest:
-                raise ValueError(f"drafter 'sam': {name}={value} is out of range; it must be at least {lowest}")
+        check_range("drafter 'sam'", 0, inf, slope=slope, bias=bias, threshold=threshold)
+        check_range("drafter 'sam'", 1, inf, branches=branches, max_span=max_span, hits=hits)
+        check_range("drafter 'sam'", 2, inf, max_tokens=max_tokens)
         self.token_store = token_store
         self.vocab_size = vocab_size
         self.max_tokens = max_tokens

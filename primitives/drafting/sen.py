@@ -6,6 +6,8 @@ docs/fidelity.md.
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 
 from primitives.contract import Context, Drafter, DraftTree, Floats, Ints, Outcome, TargetView
@@ -21,6 +23,7 @@ from primitives.drafting._retrieval import (
     states_for,
     up_to_eos,
 )
+from primitives.knobs import check_range
 from primitives.registry import DRAFTERS
 
 
@@ -69,19 +72,10 @@ class SemanticDrafter(Drafter):
         nodes: int | None = None,
         eos_ids: frozenset[int] = frozenset(),
     ) -> None:
-        counts = {
-            "candidates": candidates,
-            "length": length,
-            "neighbours": neighbours,
-            "dynamic_neighbours": dynamic_neighbours,
-            "nodes": 1 if nodes is None else nodes,
-        }
-        for name, count in counts.items():
-            if count < 1:
-                raise ValueError(f"drafter 'sen': {name}={count} is out of range; it must be at least 1")
-        for name, weight in (("alpha", alpha), ("beta", beta), ("sharpness", sharpness)):
-            if weight < 0:
-                raise ValueError(f"drafter 'sen': {name}={weight} is out of range; it must not be negative")
+        name = "drafter 'sen'"
+        check_range(name, 1, inf, candidates=candidates, length=length, nodes=nodes)
+        check_range(name, 1, inf, neighbours=neighbours, dynamic_neighbours=dynamic_neighbours)
+        check_range(name, 0, inf, alpha=alpha, beta=beta, sharpness=sharpness)
         if not (static or dynamic):
             raise ValueError("drafter 'sen': static=false and dynamic=false leave nothing to search; turn one on")
         self.vector_store = vector_store

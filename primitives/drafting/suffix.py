@@ -5,6 +5,7 @@ Source: arXiv 2411.04975, section 3; github.com/snowflakedb/ArcticInference, ``s
 
 from __future__ import annotations
 
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from primitives.contract import PAD, Context, Drafter, DraftTree, Ints, Outcome, TargetView
 from primitives.drafting._counted_suffixes import CountedSuffixes
 from primitives.drafting._suffix_draft import SuffixSpeculator
+from primitives.knobs import check_range
 from primitives.registry import DRAFTERS
 
 
@@ -53,14 +55,9 @@ class SuffixDrafter(Drafter):
         global_tokens: int = 100_000,
         eos_ids: frozenset[int] = frozenset(),
     ) -> None:
-        for name, value, lowest in (
-            ("max_depth", max_depth, 2),
-            ("max_tokens", max_tokens, 1),
-            ("factor", factor, 0),
-            ("global_tokens", global_tokens, 1),
-        ):
-            if value < lowest:
-                raise ValueError(f"drafter 'suffix': {name}={value} is out of range; it must be at least {lowest}")
+        check_range("drafter 'suffix'", 0, inf, factor=factor)
+        check_range("drafter 'suffix'", 1, inf, max_tokens=max_tokens, global_tokens=global_tokens)
+        check_range("drafter 'suffix'", 2, inf, max_depth=max_depth)
         if not 0 < min_probability <= 1:
             raise ValueError(
                 f"drafter 'suffix': min_probability={min_probability} is out of range; it must be above 0 and at most 1"

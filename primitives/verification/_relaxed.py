@@ -7,7 +7,6 @@ asked about a mismatch only while the answer can still change which path wins.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -117,11 +116,3 @@ def windows(cells: Bools, before: int, after: int, fill: bool) -> Ints:
     """Return int64[P, L]: how many cells of the window about each cell are set; cells outside are `fill`."""
     padded = np.pad(cells, ((0, 0), (before, after)), constant_values=fill)
     return sliding_window_view(padded, before + 1 + after, axis=1).sum(-1)
-
-
-def check_range(verifier: str, low: float, high: float, **settings: float) -> None:
-    """Raise ValueError for a setting that does not lie between low and high, both included."""
-    allowed = f"be at least {low:g}" if high == inf else f"lie between {low:g} and {high:g}"
-    for name, value in settings.items():
-        if not low <= value <= high:
-            raise ValueError(f"verifier '{verifier}': {name}={value} is out of range; it must {allowed}")

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from primitives.contract import Bools, Floats, Ints
+from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
-from primitives.verification._relaxed import check_range
 from primitives.verification._rows import RowVerifier, log_total_and_entropy, values
 
 
@@ -33,8 +33,8 @@ class ConditionalVerifier(RowVerifier):
     neutral = ({"alpha": 0.0, "beta": 1.0},)
 
     def __init__(self, alpha: float = 0.1, beta: float = 0.1) -> None:
-        check_range("aasd", 0, inf, alpha=alpha)
-        check_range("aasd", 0, 1, beta=beta)
+        check_range("verifier 'aasd'", 0, inf, alpha=alpha)
+        check_range("verifier 'aasd'", 0, 1, beta=beta)
         self.alpha = alpha
         self.beta = beta
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 
 from primitives.contract import Bools, Floats, Ints
+from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
 from primitives.statistics import within_top
-from primitives.verification._relaxed import check_range
 from primitives.verification._rows import RowVerifier, each_row
 
 
@@ -31,7 +31,7 @@ class MarsVerifier(RowVerifier):
     neutral = ({"threshold": 1.0},)
 
     def __init__(self, threshold: float = 0.9) -> None:
-        check_range("mars", 0, 1, threshold=threshold)
+        check_range("verifier 'mars'", 0, 1, threshold=threshold)
         self.threshold = threshold
 
     def hopeful(self, own: Floats, best: Floats, vocabulary: int) -> Bools:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from primitives.contract import Bools, Floats, Ints
+from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
-from primitives.verification._relaxed import check_range
 from primitives.verification._rows import RowVerifier, log_total_and_entropy, values
 
 
@@ -26,7 +26,7 @@ class ProbabilityFloorVerifier(RowVerifier):
     neutral = ({"epsilon": 1.0}, {"epsilon": 0.0, "rho": 1.0})
 
     def __init__(self, epsilon: float = 0.1, rho: float = 0.0) -> None:
-        check_range("prob_floor", 0, 1, epsilon=epsilon, rho=rho)
+        check_range("verifier 'prob_floor'", 0, 1, epsilon=epsilon, rho=rho)
         with np.errstate(divide="ignore"):
             self.log_epsilon, self.log_rho = np.log([epsilon, rho])
 

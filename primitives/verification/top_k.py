@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from primitives.contract import Bools, Floats, Ints, Pathway
+from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
 from primitives.statistics import within_top
-from primitives.verification._relaxed import check_range
 from primitives.verification._rows import RowVerifier, each_row
 
 
@@ -29,7 +29,7 @@ class TopKVerifier(RowVerifier):
     pathway = Pathway.TOP_K
 
     def __init__(self, k: int = 3) -> None:
-        check_range("top_k", 1, inf, k=k)
+        check_range("verifier 'top_k'", 1, inf, k=k)
         self.k = k
 
     def hopeful(self, own: Floats, best: Floats, vocabulary: int) -> Bools:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from primitives.registry import VERIFIERS, nearest
+from primitives.knobs import check_choice
+from primitives.registry import VERIFIERS
 from primitives.verification._coin import Coin
 from primitives.verification._descent import descend
 from primitives.verification._laws import Laws
@@ -33,8 +34,7 @@ class TreeSamplingVerifier(LosslessVerifier):
     """
 
     def __init__(self, rule: str = "specinfer") -> None:
-        if rule not in RULES:
-            raise ValueError(f"verifier 'tree_sampling': rule={rule} is unknown: {nearest(rule, RULES)}")
+        check_choice("verifier 'tree_sampling'", RULES, rule=rule)
         self.uses_q = rule == "specinfer"
 
     def decide(self, laws: Laws, coin: Coin) -> tuple[list[int], torch.Tensor | None]:

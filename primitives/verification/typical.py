@@ -11,10 +11,11 @@ import numpy as np
 import torch
 
 from primitives.contract import Bools, DraftTree, Floats, Ints, TargetView, Verdict
+from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
 from primitives.statistics import greedy_choice
 from primitives.verification._paths import verdict_of
-from primitives.verification._relaxed import Rank, RelaxedPaths, check_range
+from primitives.verification._relaxed import Rank, RelaxedPaths
 from primitives.verification._rows import RowVerifier, log_total_and_entropy, on_device, rows_of, values
 
 
@@ -36,8 +37,8 @@ class TypicalVerifier(RowVerifier):
     neutral = ({"temperature": 0.0},)
 
     def __init__(self, epsilon: float = 0.3, alpha: float = 0.09, temperature: float = 1.0) -> None:
-        check_range("typical", 0, 1, epsilon=epsilon)
-        check_range("typical", 0, inf, alpha=alpha, temperature=temperature)
+        check_range("verifier 'typical'", 0, 1, epsilon=epsilon)
+        check_range("verifier 'typical'", 0, inf, alpha=alpha, temperature=temperature)
         self.epsilon = epsilon
         self.alpha = alpha
         self.temperature = temperature

@@ -84,7 +84,7 @@ def test_it_is_sen_with_its_filter_on_and_the_running_text_off(documents: list[t
         ({"neighbours": 0}, "neighbours=0 is out of range; it must be at least 1"),
         ({"drafts": 0}, "drafts=0"),
         ({"length": 0}, "length=0"),
-        ({"sharpness": -0.5}, "sharpness=-0.5 is out of range; it must not be negative"),
+        ({"sharpness": -0.5}, "sharpness=-0.5 is out of range; it must be at least 0"),
     ],
 )
 def test_bad_settings_are_refused(knobs: dict[str, Any], message: str) -> None:

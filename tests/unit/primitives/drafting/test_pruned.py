@@ -132,7 +132,7 @@ def test_the_drafter_within_is_told_everything() -> None:
     ("knobs", "message"),
     [
         ({"entropy_weight": -1.0}, "entropy_weight=-1.0 is out of range; it must be at least 0"),
-        ({"least": 1.5}, "least=1.5 is out of range; it must be between 0 and 1"),
+        ({"least": 1.5}, "least=1.5 is out of range; it must lie between 0 and 1"),
         ({"least_leaf": float("nan")}, "least_leaf=nan is out of range"),
         ({"fewest": -1}, "fewest=-1 is out of range"),
     ],
