@@ -9,7 +9,7 @@ import numpy as np
 from connectors.clock import Clock
 from connectors.fitting import fit
 from connectors.output import Output
-from connectors.sampler import Sampler, settled
+from connectors.sampler import Sampler
 from connectors.settings import DecodeSettings
 from connectors.trace import Generation, PassRecord, Trace
 from primitives.contract import Context, Drafter, DraftTree, Ints, Outcome, Target, TargetView, Verdict, Verifier
@@ -62,6 +62,7 @@ class Connector:
         clock, trace = Clock(self.target.synchronize), Trace()
         self.target.layout = self.layout
         self.target.capture(self.drafter.layers)
+        self.verifier.start(ids)
         view = self.target.prefill(ids)
         try:
             self.drafter.start(ids, view)
@@ -90,7 +91,9 @@ class Connector:
             view = self.target.verify(tree)
             verify_ms = clock.lap()
             warped = sampler.warp(view, tokens[:-1], tree)
-            verdict = self._judge(tree, warped, pending, sampler)
+            if self.verifier.guarantee == "lossy" and not (sampler.greedy or self.verifier.by_chance):
+                warped = sampler.draw_each(warped, pending)
+            verdict = self._judge(tree, warped, sampler)
             judge_ms = clock.lap()
             path = self._commit(tree, view, verdict, output)
             # Not context.pending: the context's tokens are a view into the buffer that the commit has written to.
@@ -105,22 +108,20 @@ class Connector:
                 return
         output.extend(np.array([pending]))
 
-    def _judge(self, tree: DraftTree, view: TargetView, pending: int, sampler: Sampler) -> Verdict:
+    def _judge(self, tree: DraftTree, view: TargetView, sampler: Sampler) -> Verdict:
         """Return what is accepted of the tree."""
         guarantee = self.verifier.guarantee
         if guarantee != "lossy" and len(tree) == 1:
             # The pending token alone: it is certain, and there is nothing to judge.
             return Verdict(np.zeros(1, np.int64), np.zeros(1, np.uint8))
-        if guarantee == "distribution" and sampler.greedy:
-            # Where one token has all probability, every rule that keeps the distribution is exact matching.
+        if sampler.greedy and (guarantee == "distribution" or self.verifier.by_chance):
+            # Where one token has all probability, a rule that leaves it to chance is exact matching.
             return ExactVerifier().judge(tree, view, sampler.rng)
         if guarantee == "exact" and not sampler.greedy:
             raise ValueError(
                 f"verifier '{self.verifier.name}' accepts only what greedy decoding writes, and the temperature is not "
                 "0: take tree_sampling, which keeps the distribution"
             )
-        if guarantee == "lossy" and not sampler.greedy:
-            view = settled(view, pending)
         return self.verifier.judge(tree, view, sampler.rng)
 
     def _commit(self, tree: DraftTree, view: TargetView, verdict: Verdict, output: Output) -> Ints:

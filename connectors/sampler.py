@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from connectors.settings import DecodeSettings
 from connectors.warping import Warping
 from primitives.contract import TargetView
-from primitives.statistics import draw, greedy_choice, probabilities
+from primitives.statistics import draw, draw_each, greedy_choice, probabilities
 
 
 class Sampler:
@@ -31,19 +32,26 @@ class Sampler:
         """Return the token after the text whose warped view of one row is given.
 
         Args:
-            view: one row.
+            view: one row; a token that is drawn after it already is the one.
             residual: float[V], what the token is drawn from if a verifier has left it.
         """
         if residual is not None:
             return draw(residual, self.rng)
         if self.greedy:
             return int(greedy_choice(view.logits)[0])
+        if view.drawn is not None:
+            return int(view.drawn[0])
         return draw(probabilities(view.logits)[0], self.rng)
 
+    def draw_each(self, view: TargetView, pending: int) -> TargetView:
+        """Return the view with a token drawn after each row: what the target would write there.
 
-def settled(view: TargetView, pending: int) -> TargetView:
-    """Return the view with all probability of row 0 on the pending token: drawn already, it is in no question."""
-    logits = view.logits.clone()
-    logits[0] = torch.finfo(logits.dtype).min
-    logits[0, pending] = 0
-    return TargetView(logits, view.hidden, view.features)
+        A rule that compares a draft with the target's own choice is lossless sampling as far as it lets nothing else
+        in: what matches is a draw from the row's law, and so is the token after the path. Row 0 has all its probability
+        on the pending token, which is drawn already.
+        """
+        logits = view.logits.clone()
+        logits[0] = torch.finfo(logits.dtype).min
+        logits[0, pending] = 0
+        drawn = np.insert(draw_each(probabilities(logits[1:]), self.rng), 0, pending)
+        return TargetView(logits, view.hidden, view.features, drawn)

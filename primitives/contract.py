@@ -222,11 +222,13 @@ class TargetView:
         logits: [n+1, V], before any softmax, in the target's dtype.
         hidden: [n+1, h], final hidden states after the last norm (the input of the output embedding).
         features: [n+1, k h] or None, hidden states entering the k inner layers that the drafter asked for.
+        drawn: int64[n+1] or None, the target's own next token after each row where it is a draw; None: the argmax.
     """
 
     logits: torch.Tensor
     hidden: torch.Tensor
     features: torch.Tensor | None = None
+    drawn: Ints | None = None
 
     @property
     def last(self) -> TargetView:
@@ -244,7 +246,8 @@ class TargetView:
         """Return the view of some rows only."""
         index = torch.from_numpy(rows).to(self.logits.device)
         features = None if self.features is None else self.features.index_select(0, index)
-        return TargetView(self.logits.index_select(0, index), self.hidden.index_select(0, index), features)
+        drawn = None if self.drawn is None else self.drawn[rows]
+        return TargetView(self.logits.index_select(0, index), self.hidden.index_select(0, index), features, drawn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,12 +360,18 @@ class Verifier(ABC):
             "lossy".
         needs: what it cannot work without, out of {"q", "chain", "hidden", "lookahead"}.
         neutral: settings at which a lossy verifier accepts what exact matching does, and nothing else.
+        by_chance: whether a lossy verifier draws for itself; otherwise its view holds the target's draws
+            (`TargetView.drawn`) where the text is sampled, and its own choice is that token.
     """
 
     name: ClassVar[str] = ""
     neutral: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     guarantee: ClassVar[Guarantee]
     needs: ClassVar[frozenset[str]] = frozenset()
+    by_chance: bool = False
+
+    def start(self, prompt: Ints) -> None:  # noqa: B027 - optional hook
+        """Begin a text: int64[T] prompt ids."""
 
     @abstractmethod
     def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from primitives.contract import Bools, Floats, Ints
+from primitives.contract import Bools, Floats, Ints, TargetView
 
 _HALF: Final = (torch.bfloat16, torch.float16)
 
@@ -28,6 +28,11 @@ def greedy_choice(logits: torch.Tensor) -> Ints:
         if (bits[np.arange(len(bits)), choice] >= 0).all():
             return choice
     return logits.float().numpy().argmax(-1)
+
+
+def own_choice(view: TargetView) -> Ints:
+    """Return int64[rows], the target's own next token after each row: the one drawn, or the argmax if none is."""
+    return greedy_choice(view.logits) if view.drawn is None else view.drawn
 
 
 def within_top(logits: torch.Tensor, tokens: Ints, k: int) -> Bools:
@@ -61,6 +66,12 @@ def normalised_entropy(logits: torch.Tensor) -> Floats:
     return (entropy / log(logits.shape[-1])).clamp(max=1).double().cpu().numpy()
 
 
+def normalised_entropy_of(laws: torch.Tensor) -> Floats:
+    """Return float[m], the entropy of each row of [m, V] probabilities, divided by ln V so that it lies in [0, 1]."""
+    entropy = torch.special.entr(laws.float()).sum(-1)
+    return (entropy / log(laws.shape[-1])).double().cpu().numpy()
+
+
 def probabilities(logits: torch.Tensor) -> torch.Tensor:
     """Return float64[m, V], the softmax of [m, V] logits, computed in float32 unless they are finer."""
     return torch.softmax(logits, -1, dtype=softmax_dtype(logits)).double()
@@ -72,16 +83,21 @@ def softmax_dtype(logits: torch.Tensor) -> torch.dtype:
 
 
 def draw(law: torch.Tensor, rng: torch.Generator) -> int:
-    """Return a token drawn from [V] probabilities, which need not sum to 1; never one of probability 0.
+    """Return a token drawn from [V] probabilities, which need not sum to 1; never one of probability 0."""
+    return int(draw_each(law[None], rng)[0])
 
-    One uniform number on the host decides, so that a seed gives the same draws on every device.
+
+def draw_each(laws: torch.Tensor, rng: torch.Generator) -> Ints:
+    """Return int64[m], a token drawn from each row of [m, V] probabilities, as `draw` does.
+
+    One uniform number of the host decides on each, so that a seed gives the same draws on every device.
     """
-    reached = law.cumsum(0, dtype=torch.float64)
-    mass = reached[-1:]
-    point = mass * float(torch.rand((), generator=rng, dtype=torch.float64))
+    reached = laws.cumsum(-1, dtype=torch.float64)
+    mass = reached[:, -1:]
+    point = mass * torch.rand(len(laws), 1, generator=rng, dtype=torch.float64).to(laws.device)
     # The product may round up to the mass itself, which no token reaches over.
     point = torch.minimum(point, torch.nextafter(mass, torch.zeros_like(mass)))
-    return int(torch.searchsorted(reached, point, right=True))
+    return torch.searchsorted(reached, point, right=True)[:, 0].cpu().numpy()
 
 
 def _count(mask: Bools) -> Ints:

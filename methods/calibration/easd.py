@@ -6,7 +6,6 @@ Source: EASD (arXiv 2512.23765), which takes them on a held-out set; here it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import log
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from connectors.settings import DecodeSettings
 from corpora.example import Example
 from methods.calibration.recipe import Amounts, Arrays, Bench, Recipe
 from primitives.contract import DraftTree, Floats, TargetView, Verdict
-from primitives.statistics import normalised_entropy
+from primitives.statistics import normalised_entropy, normalised_entropy_of
 from primitives.verification.exact import ExactVerifier
 
 
@@ -83,8 +82,6 @@ class EntropyRecorder(ExactVerifier):
             # Siblings share a place.
             rows, nodes = np.unique(tree.rows[reached], return_index=True)
             nodes = np.flatnonzero(reached)[nodes]
-            q = tree.q[torch.from_numpy(nodes).to(tree.q.device)].float()
             self.target.append(normalised_entropy(view.select(rows).logits))
-            entropy = torch.special.entr(q).sum(-1) / log(q.shape[1])
-            self.drafter.append(entropy.double().cpu().numpy())
+            self.drafter.append(normalised_entropy_of(tree.q[torch.from_numpy(nodes).to(tree.q.device)]))
         return verdict

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from primitives.contract import Bools, DraftTree, Floats, Ints
+from primitives.verification._rows import values
 
 
 def log_probability(logits: torch.Tensor, rows: Ints, tokens: Ints) -> Floats:
@@ -31,20 +32,31 @@ def unextendable(tree: DraftTree, accepted: Bools) -> Ints:
     return np.flatnonzero(ends)
 
 
-def likeliest(tree: DraftTree, logits: torch.Tensor, ends: Ints) -> Ints:
+def likeliest(tree: DraftTree, logits: torch.Tensor, ends: Ints, choice: Ints) -> Ints:
     """Return the path to that one of some nodes with the largest sum of ln p; ties go to the first.
 
     Args:
         tree: n nodes.
         logits: [n+1, V], the target's rows.
         ends: int64[k], the nodes; without any the path is empty.
+        choice: int64[n], a likely token of the row that judges each node.
     """
     if not len(ends):
         return np.empty(0, np.int64)
     if len(ends) == 1:
         return tree.path_to(int(ends[0]))
     paths = tree.ancestor_mask[ends]
-    # What all paths share decides nothing, and each row costs a sum over the vocabulary.
-    nodes = np.flatnonzero(paths.any(0) & ~paths.all(0))
-    each = log_probability(logits, tree.rows[nodes], tree.tokens[nodes])
-    return tree.path_to(int(ends[np.where(paths[:, nodes], each, 0).sum(1).argmax()]))
+    # What all paths share decides nothing.
+    apart = paths.any(0) & ~paths.all(0)
+    own, other = values(logits, tree.rows, np.stack([tree.tokens, choice]))
+    # A row's sum over the vocabulary is dear. Until it is known, ln p is at most what another token leaves of it, and
+    # the path that leads by such bounds is summed up until it leads with none.
+    log_p = np.where(apart, np.minimum(own - other, 0), 0)
+    unsure = apart.copy()
+    while True:
+        leader = np.where(paths, log_p, 0).sum(1).argmax()
+        nodes = np.flatnonzero(paths[leader] & unsure)
+        if not len(nodes):
+            return tree.path_to(int(ends[leader]))
+        log_p[nodes] = log_probability(logits, tree.rows[nodes], tree.tokens[nodes])
+        unsure[nodes] = False

@@ -65,8 +65,9 @@ class RowVerifier(Verifier):
 
     def race(self, tree: DraftTree, view: TargetView) -> RelaxedPaths:
         """Return the paths of a tree under the rule."""
-        choice = greedy_choice(view.logits)[tree.rows]
-        own, best = values(view.logits, tree.rows, np.stack([tree.tokens, choice]))
+        likeliest = greedy_choice(view.logits)
+        choice = likeliest if view.drawn is None else view.drawn
+        own, best = values(view.logits, tree.rows, np.stack([tree.tokens, likeliest[tree.rows]]))
 
         def rule(nodes: Ints) -> tuple[Bools, Bools]:
             logits, rows = rows_of(view, tree.rows[nodes])
@@ -74,7 +75,7 @@ class RowVerifier(Verifier):
             return passes, passes
 
         hopeful = (own > -inf) & self.hopeful(own, best, view.logits.shape[1])
-        return RelaxedPaths(tree, tree.tokens == choice, rule, hopeful, eager=on_device(view))
+        return RelaxedPaths(tree, tree.tokens == choice[tree.rows], rule, hopeful, eager=on_device(view))
 
 
 def on_device(view: TargetView) -> bool:

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from primitives.contract import Bools, DraftTree, Floats, Ints, TargetView, Verdict, Verifier
-from primitives.registry import VERIFIERS, nearest
-from primitives.statistics import greedy_choice
+from primitives.knobs import check_choice, check_range
+from primitives.registry import VERIFIERS
+from primitives.statistics import greedy_choice, own_choice
 from primitives.verification._arc_guards import Past, Repetition, among_first_children, within_budget
 from primitives.verification._arc_soft import descend
 from primitives.verification._arc_surrogate import Whitening, shifts
@@ -27,13 +28,10 @@ from primitives.verification._constants import Constants
 from primitives.verification._laws import Laws
 from primitives.verification._likelihood import deepest, likeliest, log_probability, unextendable
 from primitives.verification._paths import verdict_of
-from primitives.verification._relaxed import check_range
 
-CHOICES = {
-    "form": ("hard", "soft"),
-    "budget": ("none", "linear", "table"),
-    "select": ("longest", "likeliest"),
-}
+FORMS = ("hard", "soft")
+BUDGETS = ("none", "linear", "table")
+SELECTIONS = ("longest", "likeliest")
 
 
 @VERIFIERS.register("arc")
@@ -71,9 +69,6 @@ class ArcVerifier(Verifier):
         most_children: relaxed tokens are taken only from so many best siblings; None is no bound.
         select: the path that wins is the "longest", ties to the likeliest, or the "likeliest" that cannot be extended.
 
-    Attributes:
-        by_chance: whether it decides by chance, which is exact matching where nothing is drawn: the soft form.
-
     Raises:
         ValueError: a setting out of its range.
     """
@@ -109,13 +104,17 @@ class ArcVerifier(Verifier):
         most_children: int | None = None,
         select: str = "longest",
     ) -> None:
-        _check(0, 1, theta=theta, delta=delta, p_min=p_min, lam=lam, lam_shallow=lam_shallow, third_ratio=third_ratio)
-        _check(0, inf, c_e=c_e, c_l=c_l, tau_delta=tau_delta, margin_bound=margin_bound, logit_bound=logit_bound)
-        _check(0, inf, budget_table=min(budget_table) if budget_table else None, most_relaxed=most_relaxed)
-        _check(1, inf, window=window, shallow=shallow, most_occurrences=most_occurrences, most_children=most_children)
-        for name, value in (("form", form), ("budget", budget), ("select", select)):
-            if value not in CHOICES[name]:
-                raise ValueError(f"verifier 'arc': {name}={value} is unknown: {nearest(value, CHOICES[name])}")
+        name = "verifier 'arc'"
+        check_range(name, 0, 1, theta=theta, delta=delta, p_min=p_min, lam=lam, lam_shallow=lam_shallow)
+        check_range(name, 0, 1, third_ratio=third_ratio)
+        check_range(name, 0, inf, c_e=c_e, c_l=c_l, tau_delta=tau_delta, margin_bound=margin_bound)
+        check_range(name, 0, inf, logit_bound=logit_bound, budget_table=min(budget_table) if budget_table else None)
+        check_range(name, 0, inf, most_relaxed=most_relaxed)
+        check_range(name, 1, inf, window=window, shallow=shallow)
+        check_range(name, 1, inf, most_occurrences=most_occurrences, most_children=most_children)
+        check_choice(name, FORMS, form=form)
+        check_choice(name, BUDGETS, budget=budget)
+        check_choice(name, SELECTIONS, select=select)
         self.by_chance = form == "soft"
         self.theta = theta
         self.tau_divided = tau_divided
@@ -138,7 +137,7 @@ class ArcVerifier(Verifier):
         )
         self._whitening = Whitening(embeddings)
         self._repetition = Repetition(window, most_relaxed, most_occurrences, third_ratio)
-        self._past: Past | None = None
+        self._past = Past()
 
     @property
     def awaits(self) -> frozenset[str]:
@@ -162,11 +161,10 @@ class ArcVerifier(Verifier):
         if self.by_chance:
             nodes, relaxed, residual = descend(Laws(tree, view), Coin(rng), self._second_chance)
             return replace(verdict_of(np.array(nodes, np.int64), ~np.array(relaxed)), residual=residual)
-        choice = greedy_choice(view.logits)[tree.rows]
+        choice = own_choice(view)[tree.rows]
         exact = tree.tokens == choice
-        path = self._best(tree, view.logits, exact | self._rescued(tree, view.logits, choice, exact))
-        if self._past is not None:
-            self._past.extend(tree.tokens[path], ~exact[path], self._repetition.window)
+        path = self._best(tree, view.logits, exact | self._rescued(tree, view.logits, choice, exact), choice)
+        self._past.extend(tree.tokens[path], ~exact[path], self._repetition.window)
         return verdict_of(path, exact[path])
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
@@ -183,8 +181,6 @@ class ArcVerifier(Verifier):
         if passed.any() and self.most_children is not None:
             passed &= among_first_children(tree, self.most_children)
         if passed.any() and self._repetition.on:
-            if self._past is None:
-                raise RuntimeError("bounds on repetition look back at the text, and no text has been started")
             passed &= self._repetition.permits(tree, exact, margin, self._past)
         return passed
 
@@ -219,10 +215,10 @@ class ArcVerifier(Verifier):
             return within_margin & within_budget(tree, logit, self._constants["logit_bound"] * lengths)
         return np.ones(len(tree), bool)
 
-    def _best(self, tree: DraftTree, logits: torch.Tensor, accepted: Bools) -> Ints:
+    def _best(self, tree: DraftTree, logits: torch.Tensor, accepted: Bools, choice: Ints) -> Ints:
         """Return the winning path."""
         ends = deepest(tree, accepted) if self.select == "longest" else unextendable(tree, accepted)
-        return likeliest(tree, logits, ends)
+        return likeliest(tree, logits, ends, choice)
 
     def _second_chance(self, p: torch.Tensor, tokens: torch.Tensor, depth: int) -> torch.Tensor:
         """Return float64[k], the chance that a rejected token is kept.
@@ -248,7 +244,3 @@ class ArcVerifier(Verifier):
         tau_delta = float(self._constants["tau_delta"])
         divided = self.tau_divided and self._constants.own("tau_delta") is None
         return tau_delta if divided else (1 - self.theta) * tau_delta
-
-
-def _check(low: float, high: float, **settings: float | None) -> None:
-    check_range("arc", low, high, **{name: value for name, value in settings.items() if value is not None})

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import takewhile
-from math import inf, log
+from math import inf
 from typing import Any
 
 import numpy as np
 import torch
 
-from primitives.contract import DraftTree, TargetView, Verdict, Verifier
+from primitives.contract import Bools, DraftTree, Ints, TargetView, Verdict, Verifier
+from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
-from primitives.statistics import greedy_choice, normalised_entropy
+from primitives.statistics import (
+    greedy_choice,
+    normalised_entropy,
+    normalised_entropy_of,
+    own_choice,
+    probabilities,
+)
 from primitives.verification._paths import longest_accepted, verdict_of
-from primitives.verification._relaxed import check_range
 
 
 @VERIFIERS.register("easd")
@@ -55,15 +60,14 @@ class EntropyAwareVerifier(Verifier):
         percentile: float = 90.0,
     ) -> None:
         thresholds = {"theta_t": theta_t, "theta_d": theta_d}
-        given = {name: value for name, value in thresholds.items() if value is not None}
-        check_range("easd", 0, 1, **given, omega=omega)
-        check_range("easd", 1, inf, n=n)
-        check_range("easd", 0, 100, percentile=percentile)
+        check_range("verifier 'easd'", 0, 1, **thresholds, omega=omega)
+        check_range("verifier 'easd'", 1, inf, n=n)
+        check_range("verifier 'easd'", 0, 100, percentile=percentile)
         self.calibration = calibration
         self.n = n
         self.omega = omega
         self.percentile = percentile
-        self._own = given
+        self._own = {name: value for name, value in thresholds.items() if value is not None}
 
     @property
     def awaits(self) -> frozenset[str]:
@@ -77,31 +81,36 @@ class EntropyAwareVerifier(Verifier):
 
         A level-1 node without rivals is the pending token, which is certain even where it is a second choice.
         """
-        choice = greedy_choice(view.logits)
-        exact = tree.tokens == choice[tree.rows]
+        exact = tree.tokens == own_choice(view)[tree.rows]
         first = tree.parents < 0
         path = longest_accepted(tree, exact | (first & (first.sum() == 1)))
-        kept = list(takewhile(lambda node: node == path[0] or not self._rejects(tree, view, node), path.tolist()))
-        residual = None
-        if len(kept) < len(path):
-            residual = _second_choice(view.logits[int(tree.rows[path[len(kept)]])], int(tree.tokens[path[len(kept)]]))
-        path = path[: len(kept)]
+        rejected = np.flatnonzero(self._rejects(tree, view, path[1:])) + 1
+        if not len(rejected):
+            return verdict_of(path, exact[path])
+        node, path = path[rejected[0]], path[: rejected[0]]
+        residual = _without(view.select(tree.rows[[node]]), int(tree.tokens[node]))
         return replace(verdict_of(path, exact[path]), residual=residual)
 
-    def _rejects(self, tree: DraftTree, view: TargetView, node: int) -> bool:
-        """Return whether both sides are unsure about a node and of one mind."""
-        if tree.q is None or 1.0 in self._own.values():
-            return False
-        q = tree.q[node]
-        if torch.special.entr(q.float()).sum() / log(len(q)) <= self._constant("theta_d"):
-            return False
-        logits = view.logits[int(tree.rows[node])][None]
-        return bool(normalised_entropy(logits)[0] > self._constant("theta_t")) and self._agree(logits[0], q)
+    def _rejects(self, tree: DraftTree, view: TargetView, nodes: Ints) -> Bools:
+        """Return bool[m]: nodes about which both sides are unsure and of one mind."""
+        rejects = np.zeros(len(nodes), bool)
+        if tree.q is None or 1.0 in self._own.values() or not len(nodes):
+            return rejects
+        q = tree.q[torch.from_numpy(nodes).to(tree.q.device)]
+        rejects[:] = normalised_entropy_of(q) > self._constant("theta_d")
+        unsure = np.flatnonzero(rejects)
+        if len(unsure):
+            logits = view.select(tree.rows[nodes[unsure]]).logits
+            rejects[unsure] = normalised_entropy(logits) > self._constant("theta_t")
+            rejects[unsure] &= self._agree(logits, q[torch.from_numpy(unsure).to(q.device)])
+        return rejects
 
-    def _agree(self, logits: torch.Tensor, q: torch.Tensor) -> bool:
-        n = min(self.n, len(logits), len(q))
-        shared = np.intersect1d(logits.topk(n).indices.cpu().numpy(), q.topk(n).indices.cpu().numpy())
-        return len(shared) / n >= self.omega
+    def _agree(self, logits: torch.Tensor, q: torch.Tensor) -> Bools:
+        """Return bool[m]: whether enough of the likeliest tokens are the same, by rows of [m, V] and [m, V_d]."""
+        n = min(self.n, logits.shape[1], q.shape[1])
+        ours, theirs = logits.topk(n).indices, q.topk(n).indices.to(logits.device)
+        shared = (ours[:, :, None] == theirs[:, None, :]).sum((1, 2))
+        return (shared / n >= self.omega).cpu().numpy()
 
     def _constant(self, name: str) -> float:
         if name in self._own:
@@ -111,10 +120,12 @@ class EntropyAwareVerifier(Verifier):
         return float(self.calibration[name])
 
 
-def _second_choice(logits: torch.Tensor, rejected: int) -> torch.Tensor:
-    """Return float[V], all probability on the best token but one."""
-    others = logits.clone()
-    others[rejected] = -inf
-    residual = torch.zeros(len(logits))
-    residual[int(greedy_choice(others[None])[0])] = 1
+def _without(view: TargetView, rejected: int) -> torch.Tensor:
+    """Return float[V], what a view of one row leaves when a token is ruled out: its law, or all on the next choice."""
+    others = view.logits.clone()
+    others[0, rejected] = -inf
+    if view.drawn is not None:
+        return probabilities(others)[0]
+    residual = torch.zeros(len(others[0]))
+    residual[int(greedy_choice(others)[0])] = 1
     return residual

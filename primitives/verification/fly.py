@@ -11,10 +11,11 @@ import numpy as np
 import torch
 
 from primitives.contract import Bools, DraftTree, Floats, Ints, Pathway, TargetView, Verdict, Verifier
-from primitives.registry import VERIFIERS, nearest
-from primitives.statistics import greedy_choice, normalised_entropy
+from primitives.knobs import check_choice, check_range
+from primitives.registry import VERIFIERS
+from primitives.statistics import draw_each, greedy_choice, normalised_entropy, own_choice, probabilities
 from primitives.verification._paths import verdict_of
-from primitives.verification._relaxed import RelaxedPaths, check_range, longest, windows
+from primitives.verification._relaxed import RelaxedPaths, longest, windows
 from primitives.verification._rows import log_total_and_entropy, on_device, permitted, rows_of
 
 FORMS = ("paper", "released")
@@ -36,6 +37,8 @@ class FlyVerifier(Verifier):
         entropy_mode: "top3_nats", the sum of ``-p ln p`` over the three likeliest tokens, or "normalized", the entropy
             as a share of ln V. None is as the form has it: the first in the released code, the second in the paper.
         window_includes_self: whether `window` counts the mismatch. None: in the released code yes, in the paper no.
+        dual: where the text is sampled, draw a second token at each place, and take a match with either for the
+            target's own choice. None: in the released code yes, in the paper no.
 
     Raises:
         ValueError: a setting out of its range.
@@ -52,28 +55,31 @@ class FlyVerifier(Verifier):
         window: int = 6,
         entropy_mode: str | None = None,
         window_includes_self: bool | None = None,
+        dual: bool | None = None,
     ) -> None:
         self.released = form == "released"
         if entropy_mode is None:
             entropy_mode = "top3_nats" if self.released else "normalized"
-        for name, value, allowed in (("form", form, FORMS), ("entropy_mode", entropy_mode, ENTROPY_MODES)):
-            if value not in allowed:
-                raise ValueError(f"verifier 'fly': {name}={value} is unknown: {nearest(value, allowed)}")
+        check_choice("verifier 'fly'", FORMS, form=form)
+        check_choice("verifier 'fly'", ENTROPY_MODES, entropy_mode=entropy_mode)
         most = log(3) if entropy_mode == "top3_nats" else 1
         if not (0 <= theta <= most or theta == inf):
             raise ValueError(
                 f"verifier 'fly': theta={theta} is out of range; it must lie between 0 and {most:g}, the largest "
                 f"entropy in {entropy_mode}, or be inf, which lets no mismatch in"
             )
-        check_range("fly", 1, inf, window=window)
+        check_range("verifier 'fly'", 1, inf, window=window)
         self.theta = theta
         self.window = window
+        self.dual = self.released if dual is None else dual
         self.followers = window - (self.released if window_includes_self is None else window_includes_self)
         self._entropy = top3_entropy if entropy_mode == "top3_nats" else normalised_entropy
 
     def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
         """Return the longest path; ties go to more exact matches, then to the higher score, then to the first."""
-        exact = tree.tokens == greedy_choice(view.logits)[tree.rows]
+        exact = tree.tokens == own_choice(view)[tree.rows]
+        if self.dual and view.drawn is not None:
+            exact |= tree.tokens == draw_each(probabilities(view.logits), rng)[tree.rows]
 
         def rule(nodes: Ints) -> tuple[Bools, Bools]:
             logits, rows = rows_of(view, tree.rows[nodes])

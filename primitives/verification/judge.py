@@ -15,11 +15,12 @@ import numpy as np
 import torch
 
 from primitives.contract import Bools, DraftTree, Ints, TargetView, Verdict, Verifier
+from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
-from primitives.statistics import greedy_choice
+from primitives.statistics import own_choice
 from primitives.verification._constants import Constants
 from primitives.verification._paths import verdict_of
-from primitives.verification._relaxed import RelaxedPaths, check_range, longest
+from primitives.verification._relaxed import RelaxedPaths, longest
 
 
 @VERIFIERS.register("judge")
@@ -44,9 +45,7 @@ class JudgeVerifier(Verifier):
     def __init__(
         self, calibration: Mapping[str, Any] | None = None, recall: float = 0.9, threshold: float | None = None
     ) -> None:
-        check_range("judge", 0, 1, recall=recall)
-        if threshold is not None:
-            check_range("judge", 0, 1, threshold=threshold)
+        check_range("verifier 'judge'", 0, 1, recall=recall, threshold=threshold)
         self.recall = recall
         self._constants = Constants("judge", calibration, threshold=threshold)
 
@@ -59,7 +58,7 @@ class JudgeVerifier(Verifier):
 
     def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
         """Return the longest path; ties go to more exact matches, then to the higher score, then to the first."""
-        exact = tree.tokens == greedy_choice(view.logits)[tree.rows]
+        exact = tree.tokens == own_choice(view)[tree.rows]
         passes = np.zeros(len(tree), bool)
         missed = np.flatnonzero(~exact)
         if len(missed) and self._largest > -inf:

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from primitives.contract import Bools, DraftTree, Ints, Pathway, TargetView, Verdict, Verifier
-from primitives.registry import VERIFIERS, nearest
-from primitives.statistics import greedy_choice, normalised_entropy, within_top
-from primitives.verification._relaxed import RelaxedPaths, check_range, exact_first, longest, windows
+from primitives.knobs import check_choice, check_range
+from primitives.registry import VERIFIERS
+from primitives.statistics import normalised_entropy, own_choice, within_top
+from primitives.verification._relaxed import RelaxedPaths, exact_first, longest, windows
 from primitives.verification._rows import each_row, on_device, permitted, rows_of
 
 ALIGNMENTS = ("centered", "forward", "causal")
@@ -60,15 +61,11 @@ class SoftGatedVerifier(Verifier):
         border: str = "mismatch",
         select: str = "longest",
     ) -> None:
-        check_range("soft_gated", 0, 1, theta_e=theta_e, tau_c=tau_c)
-        check_range("soft_gated", 1, inf, k=k, w=w)
-        for name, value, allowed in (
-            ("alignment", alignment, ALIGNMENTS),
-            ("border", border, BORDERS),
-            ("select", select, SELECTIONS),
-        ):
-            if value not in allowed:
-                raise ValueError(f"verifier 'soft_gated': {name}={value} is unknown: {nearest(value, allowed)}")
+        check_range("verifier 'soft_gated'", 0, 1, theta_e=theta_e, tau_c=tau_c)
+        check_range("verifier 'soft_gated'", 1, inf, k=k, w=w)
+        check_choice("verifier 'soft_gated'", ALIGNMENTS, alignment=alignment)
+        check_choice("verifier 'soft_gated'", BORDERS, border=border)
+        check_choice("verifier 'soft_gated'", SELECTIONS, select=select)
         self.theta_e = theta_e
         self.k = k
         self.w = w
@@ -81,7 +78,7 @@ class SoftGatedVerifier(Verifier):
 
     def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
         """Return the winning path; ties go to more exact matches, then the higher score, then the first."""
-        exact = tree.tokens == greedy_choice(view.logits)[tree.rows]
+        exact = tree.tokens == own_choice(view)[tree.rows]
         valid = tree.paths >= 0
         isolated = valid & self._isolated(exact[np.where(valid, tree.paths, 0)] & valid, valid)
         lone = np.zeros(len(tree), bool)

@@ -268,6 +268,28 @@ def test_lossy_verification_makes_progress_and_ends_in_time(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("verifier", LOSSY)
+@pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "random"])
+def test_a_lossy_rule_over_drawn_tokens_makes_progress_and_ends_in_time(
+    drafter: str, verifier: str, shape: str, resources: Resources
+) -> None:
+    eos = frozenset(range(90, 100))
+    target = CausalLMTarget(tiny_model(), eos_ids=eos)
+    offered, prompt = resources(target), random_prompt(3)
+    texts = []
+    for seed in (3, 3):
+        built, watched = made(drafter, prompt, shape, offered), WatchedTarget(target)
+        judge = VERIFIERS.build(verifier, {}, offered)
+        done = generate(watched, built, judge, prompt, max_nodes=16, seed=seed, temperature=1.0, top_p=0.95)
+        assert done.finish == ("eos" if done.ids[-1] in eos else "length")
+        assert not eos & set(done.ids[:-1])
+        assert all(1 <= record.committed == len(record.pathways) for record in done.trace.passes)
+        assert [*prompt, *done.ids][: len(watched.text)] == watched.text
+        texts.append(done.ids)
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("verifier", "knobs"), NEUTRAL)
 @pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "liar", "random"])
 def test_the_neutral_setting_of_a_lossy_verifier_is_exact(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,17 +14,24 @@ import torch
 from connectors import sampler
 from connectors.connector import Connector
 from connectors.settings import DecodeSettings
-from primitives.contract import Context, Drafter, DraftTree, Floats, Outcome, TargetView, Verdict, Verifier
+from primitives.contract import Context, Drafter, DraftTree, Floats, Ints, Outcome, TargetView, Verdict, Verifier
 from primitives.drafting.none import EmptyDrafter
 from primitives.registry import VERIFIERS
-from primitives.verification import _lossless
+from primitives.verification import _lossless, fly
 from primitives.verification._coin import Coin
 from primitives.verification.exact import ExactVerifier
 from primitives.verification.soft_gated import SoftGatedVerifier
+from tests.conformance.conftest import any_calibration
 from tests.rigs import LiarDrafter, OracleDrafter, TableTarget, successor_table, tree_of
 
 Law = dict[tuple[int, ...], float]
 SAMPLING = [name for name in VERIFIERS.names() if VERIFIERS.get(name).guarantee == "distribution"]
+NEUTRAL = [
+    (name, dict(knobs))
+    for name in VERIFIERS.names()
+    if VERIFIERS.get(name).guarantee == "lossy"
+    for knobs in VERIFIERS.get(name).neutral
+]
 ON_TREES = [name for name in SAMPLING if "chain" not in VERIFIERS.get(name).needs]
 
 
@@ -63,6 +71,9 @@ def law_of(monkeypatch: pytest.MonkeyPatch, run: Callable[[Script], list[int]]) 
         script = Script(written)
         monkeypatch.setattr(_lossless, "Coin", lambda _rng, script=script: ScriptedCoin(script))
         monkeypatch.setattr(sampler, "draw", lambda p, _rng, script=script: script.choose(p.tolist()))
+        each = lambda rows, _rng, script=script: np.array([script.choose(p.tolist()) for p in rows])  # noqa: E731
+        monkeypatch.setattr(sampler, "draw_each", each)
+        monkeypatch.setattr(fly, "draw_each", each)
         law[tuple(run(script))] += script.chance
         for place in range(len(written), len(script.taken)):
             scripts += [[*script.taken[:place], other] for other in script.open[place]]
@@ -339,6 +350,81 @@ def test_a_drawn_pending_token_is_certain_for_a_lossy_rule_too() -> None:
 
     assert len(generate(target, Rivals(), SoftGatedVerifier(theta_e=0.0, k=4), max_new_tokens=4)) == 4
     assert all(len(tree) == 1 for tree in target.trees)
+
+
+def lossy(name: str, knobs: dict[str, Any], size: int) -> Verifier:
+    offered = {"embeddings": torch.eye(size), "calibration": any_calibration(32)}
+    return VERIFIERS.build(name, knobs, offered)
+
+
+@pytest.mark.parametrize(("verifier", "knobs"), NEUTRAL)
+def test_the_neutral_setting_of_a_lossy_rule_samples_from_the_targets_law(
+    verifier: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laws = random_laws(8, 2)
+    target = TableTarget(table_of(laws))
+    judge = lossy(verifier, {**knobs, **({"dual": False} if verifier == "fly" else {})}, 2)
+    law = law_of(monkeypatch, lambda _: generate(target, Below([1, 0]), judge, max_new_tokens=4))
+    assert_same(law, plain_law(laws, 4))
+
+
+def test_a_lossy_rule_lets_its_mismatches_in_against_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    laws = random_laws(9, 3)
+    target = TableTarget(table_of(laws))
+    # Every token is among the three likeliest, so the draft always passes and only what follows it is drawn.
+    law = law_of(monkeypatch, lambda _: generate(target, Below([1]), lossy("top_k", {"k": 3}, 3), max_new_tokens=4))
+    expected: Law = defaultdict(float)
+    for (first, then), chance in {(a, b): laws[0, a] * laws[1, b] for a in range(3) for b in range(3)}.items():
+        expected[first, 1, then, 1] += chance
+    assert_same(law, expected)
+
+
+def test_two_draws_of_fly_match_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    laws = random_laws(10, 2)
+    target = TableTarget(table_of(laws))
+    judge = lossy("fly", {"theta": math.inf}, 2)
+    law = law_of(monkeypatch, lambda _: generate(target, Below([1]), judge, max_new_tokens=3))
+    p = laws[:, 1]
+    passed = 1 - (1 - p) ** 2
+    expected: Law = defaultdict(float)
+    for first in range(2):
+        # 1 passes if either draw is 1. Where neither is, 0 is pending and committed by the next pass; 1 follows it
+        # again by that pass, or the text is at its end.
+        for third in range(2):
+            expected[first, 1, third] += laws[0, first] * passed[first] * laws[1, third]
+            expected[first, 0, third] += laws[0, first] * (1 - passed[first]) * laws[0, third]
+    assert_same(law, expected)
+
+
+def test_a_token_that_easd_rejects_is_drawn_anew_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    laws, own = np.tile([0.5, 0.3, 0.2], (3, 1)), np.tile([0.4, 0.3, 0.3], (3, 1))
+    target = TableTarget(table_of(laws))
+    judge = lossy("easd", {"theta_t": 0.0, "theta_d": 0.0, "n": 3}, 3)
+    law = law_of(monkeypatch, lambda script: generate(target, Drawing(own, 1, script), judge, max_new_tokens=2))
+    second = np.zeros(3)
+    for drafted in range(3):
+        for chosen in range(3):
+            left = laws[0] * (np.arange(3) != drafted) if drafted == chosen else np.eye(3)[chosen]
+            second += own[0, drafted] * laws[0, chosen] * left / left.sum()
+    assert_same(law, {(a, b): laws[0, a] * second[b] for a in range(3) for b in range(3)})
+
+
+def test_a_lossy_rule_that_draws_for_itself_is_exact_matching_at_temperature_0() -> None:
+    target = TableTarget(successor_table(COUNTING))
+    soft = lossy("arc", {"form": "soft", "lam": 1.0, "tau_delta": 1e9}, 60)
+    assert generate(target, LiarDrafter(COUNTING, 3), soft, temperature=0.0, max_new_tokens=20) == COUNTING[1:21]
+
+
+def test_a_verifier_is_told_where_a_text_begins() -> None:
+    texts: list[list[int]] = []
+
+    class Listening(ExactVerifier):
+        def start(self, prompt: Ints) -> None:
+            texts.append(prompt.tolist())
+
+    for prompt in ([1, 2], [3]):
+        generate(TableTarget(successor_table(COUNTING)), EmptyDrafter(), Listening(), prompt, temperature=0.0)
+    assert texts == [[1, 2], [3]]
 
 
 # S6: seeds.
