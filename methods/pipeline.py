@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Final, cast
-
-import torch
+from typing import Any, Final
 
 from connectors.connector import Connector
 from connectors.trace import Generation
@@ -128,7 +126,7 @@ def connect(settings: Settings, model: LoadedModel, target: CausalLMTarget, stor
         "token_store": None if store is None else store.tokens,
         "eos_ids": target.eos_ids,
         "vocab_size": target.vocab_size,
-        "embeddings": cast(torch.nn.Embedding, model.model.get_input_embeddings()).weight,
+        "embeddings": model.embeddings,
         "calibration": None if calibration is None else calibration.constants,
     }
     for name in STORES:

@@ -148,15 +148,8 @@ def _primitive_problems(registry: Registry[T], config: Mapping[str, Any]) -> Ite
     found = [problem for name, knobs in within for problem in _knob_problems(registry, name, knobs)]
     yield from found
     if not found:
-        # Constructors only look at knobs; what the house provides (a store, say) is not there yet.
-        absent = {
-            key: None
-            for name, knobs in within
-            for key, parameter in inspect.signature(registry.get(name)).parameters.items()
-            if parameter.default is parameter.empty and key not in knobs
-        }
         try:
-            registry.build(within[0][0], within[0][1], absent)
+            registry.bare(config)
         except ValueError as error:
             yield str(error)
 

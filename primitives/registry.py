@@ -98,6 +98,20 @@ class Registry(Generic[T]):
             raise ValueError(f"{self.kind} '{name}' needs {', '.join(missing)}, and nothing provides it")
         return cls(**given)
 
+    def bare(self, config: str | Mapping[str, Any]) -> T:
+        """Return an instance made of knobs alone, which is all that constructors look at; resources are None.
+
+        Raises:
+            ValueError: an unknown name or knob, or a value that the primitive refuses.
+        """
+        absent = {
+            key: None
+            for name, knobs in self.within(config)
+            for key, parameter in inspect.signature(self.get(name)).parameters.items()
+            if parameter.default is parameter.empty and key not in knobs
+        }
+        return self.build(*named(config), absent)
+
     def asks_for(self, config: str | Mapping[str, Any], resource: str) -> bool:
         """Return whether the constructor of a configured primitive, or of one within it, takes the resource."""
         return any(resource in inspect.signature(self.get(name)).parameters for name, _ in self.within(config))

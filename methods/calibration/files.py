@@ -20,7 +20,7 @@ from methods.quoting import shell_word
 from methods.schema import Settings
 from primitives.models.fingerprint import model_fingerprint
 from primitives.models.loading import model_folder
-from primitives.registry import VERIFIERS, named
+from primitives.registry import VERIFIERS
 
 FORMAT: Final = 1
 
@@ -87,11 +87,7 @@ def awaited(settings: Settings) -> frozenset[str]:
     """Return the names of the constants that the configured verifier takes from a calibration."""
     if not VERIFIERS.asks_for(settings.verifier, "calibration"):
         return frozenset()
-    name, knobs = named(settings.verifier)
-    parameters = inspect.signature(VERIFIERS.get(name)).parameters.items()
-    # Constructors only look at knobs, so resources need not be there yet.
-    absent = {key: None for key, parameter in parameters if parameter.default is parameter.empty and key not in knobs}
-    return cast(_Awaiting, VERIFIERS.build(name, knobs, absent)).awaits
+    return cast(_Awaiting, VERIFIERS.bare(settings.verifier)).awaits
 
 
 def recipe_of(settings: Settings) -> Recipe:

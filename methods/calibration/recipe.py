@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -68,7 +68,7 @@ class Bench:
     @property
     def embeddings(self) -> torch.Tensor:
         """[V, h], the target's input embedding matrix."""
-        return cast(torch.nn.Embedding, self.pipeline.model.model.get_input_embeddings()).weight
+        return self.pipeline.model.embeddings
 
     def prompt(self, example: Example) -> Ints:
         """Return the int64[T] ids of an example's prompt."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -42,6 +42,11 @@ class LoadedModel:
     tokenizer_fingerprint: str
     source: str
     folder: Path
+
+    @property
+    def embeddings(self) -> torch.Tensor:
+        """[V, h], the input embedding matrix."""
+        return cast(torch.nn.Embedding, self.model.get_input_embeddings()).weight
 
 
 def check_model(settings: ModelSettings, cache_dir: Path) -> None:
