@@ -15,7 +15,7 @@ LOOPING = 0.9
 
 _MARK = "*"
 _LOOP_NOTE = (
-    f"{_MARK} fewer than {LOOPING:g} of greedy decoding's different 4-grams (distinct-4): the text repeats itself, "
+    f"{_MARK} fewer than {LOOPING:g} of plain decoding's different 4-grams (distinct-4): the text repeats itself, "
     "and repeated text makes speedup and tau look better than they are"
 )
 _OVERLAP_NOTE = (
@@ -34,7 +34,7 @@ def results_table(runs: Sequence[tuple[Content, Content]]) -> Table:
     table.caption, table.caption_justify = _notes(runs), "left"
     table.add_column("dataset\nmodel", overflow="fold")
     table.add_column("method", overflow="fold")
-    for header in ("speedup\n[95 %]", "tau\n[95 %]", "quality\n/ greedy's", "text\n/ greedy's"):
+    for header in ("speedup\n[95 %]", "tau\n[95 %]", "quality\n/ plain", "text\n/ plain"):
         table.add_column(header, no_wrap=True)
     for manifest, summary in runs:
         cells = (
@@ -51,7 +51,7 @@ def results_table(runs: Sequence[tuple[Content, Content]]) -> Table:
 
 
 def loops(summary: Content) -> bool:
-    """Whether the outputs repeat themselves clearly more than greedy decoding's do."""
+    """Whether the outputs repeat themselves clearly more than plain decoding's do."""
     method, baseline = summary["distinct_n"]["method"], summary["distinct_n"]["baseline"]
     return method is not None and baseline is not None and method < LOOPING * baseline
 

@@ -1,6 +1,6 @@
 """Exact verification against transformers' greedy `generate`, token by token, in float32, with every drafter.
 
-python -m benchmarks.parity.greedy [key=value ...]
+python -m benchmarks.parity.greedy [drafter ...] [key=value ...]
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from primitives.registry import DRAFTERS
 
 def main() -> int:
     """Count the prompts on which all outputs are identical; exit code 1 if one differs."""
-    words = ["dtype=float32", *sys.argv[1:]]
+    words = ["dtype=float32", *(word for word in sys.argv[1:] if "=" in word)]
+    names = [word for word in sys.argv[1:] if "=" not in word] or DRAFTERS.names()
     # The union asks for every kind of store, so that all drafters find theirs.
     pipeline, prompts = pipeline_and_prompts("method=union", *words)
     sides = {
         name: connect(
             compose(["method=union", f"drafter={name}", *words]), pipeline.model, pipeline.target, pipeline.store
         )
-        for name in DRAFTERS.names()
+        for name in names
     }
     generate = Generate(pipeline.model.model)
     decode = pipeline.settings.decode
