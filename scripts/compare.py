@@ -3,7 +3,7 @@
 python -m scripts.compare OUT.csv method=sense -- verifier.border=match "verifier.w=4 verifier.k=2"
 
 What stands before `--` are settings as for run.py. Each word after it is one variant: settings that change drafter,
-verifier or connector only. The variant "default" is always among them.
+verifier or connector only, in the place of those before it. The variant "default" is always among them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
 
 def _variants(base: list[str], words: list[str]) -> dict[str, Settings]:
     """Return the settings of each variant by its words; ValueError if one changes what all must share."""
-    variants = {"default": compose(base)} | {variant: compose([*base, *variant.split()]) for variant in words}
+    variants = {"default": compose(base)} | {variant: compose(_changed(base, variant.split())) for variant in words}
     common = asdict(variants["default"])
     for name, settings in variants.items():
         validate(settings)
@@ -57,6 +57,12 @@ def _variants(base: list[str], words: list[str]) -> dict[str, Settings]:
                 f"variant '{name}' changes {', '.join(changed)}, which all variants share: set it before the --"
             )
     return variants
+
+
+def _changed(base: list[str], words: list[str]) -> list[str]:
+    """Return the words of the base whose settings others do not set, and then those."""
+    own = {word.partition("=")[0] for word in words}
+    return [*(word for word in base if word.partition("=")[0] not in own), *words]
 
 
 if __name__ == "__main__":
