@@ -10,10 +10,10 @@ import torch
 
 from benchmarks.statistics import common_prefix
 
-# The one-token and the many-token forward each round two logits by up to half a step, so that rounding alone can turn
-# the gap between them by two steps. Measured with SmolLM2 in bfloat16 on 12 GSM8K prompts of 80 tokens, for plain
-# greedy decoding and for the prompt lookup of transformers: never more than one.
-NEAR_TIE_STEPS = 2.0
+# A one-token and a many-token forward round differently, in the logits and in every layer below them. Measured with
+# SmolLM2 in bfloat16: 0 to 2 steps in 10 of 11 outputs that left greedy, and once 4, of a prompt whose float32 outputs
+# are identical. Half as much again is allowed; a token that was not checked lies tens of steps away.
+NEAR_TIE_STEPS = 6.0
 
 _STRICT_DTYPES = (torch.float32, torch.float64)
 
