@@ -70,7 +70,8 @@ class SoftGatedVerifier(Verifier):
         self.k = k
         self.w = w
         self.tau_c = tau_c
-        self.topk = topk
+        # The likeliest token alone is the target's own choice, unless that is drawn: then it must not pass beside it.
+        self.topk = topk and k > 1
         self.window = window
         self.border = border
         self.select = select

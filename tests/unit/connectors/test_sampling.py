@@ -387,12 +387,12 @@ def test_two_draws_of_fly_match_more_often(monkeypatch: pytest.MonkeyPatch) -> N
     p = laws[:, 1]
     passed = 1 - (1 - p) ** 2
     expected: Law = defaultdict(float)
+    # 1 passes if either draw is 1. Where neither is, 0 is pending, and the next pass tries 1 behind it in the same way.
+    again = [1 - passed[0], passed[0]]
     for first in range(2):
-        # 1 passes if either draw is 1. Where neither is, 0 is pending and committed by the next pass; 1 follows it
-        # again by that pass, or the text is at its end.
         for third in range(2):
             expected[first, 1, third] += laws[0, first] * passed[first] * laws[1, third]
-            expected[first, 0, third] += laws[0, first] * (1 - passed[first]) * laws[0, third]
+            expected[first, 0, third] += laws[0, first] * (1 - passed[first]) * again[third]
     assert_same(law, expected)
 
 
