@@ -62,8 +62,9 @@ def main() -> None:
     approximate = _indexed(exact, pipeline.settings.datastore.nprobe)
     built = perf_counter() - begun
     for name, store, seconds in (("flat", exact, None), ("ivf_pq", approximate, built)):
-        times, found = zip(*(_search(store, key) for key in keys), strict=True)
-        recall = np.mean([np.isin(row, ids[:NEAREST]).mean() for row, ids in zip(truth, found, strict=True)])
+        searches = [_search(store, key) for key in keys]
+        recall = np.mean([np.isin(row, ids[:NEAREST]).mean() for row, (_, ids) in zip(truth, searches, strict=True)])
+        times = [spent for spent, _ in searches]
         shown = "" if seconds is None else f"{seconds:.0f}"
         table.add_row(name, shown, f"{np.median(times):.2f}", f"{np.percentile(times, 90):.2f}", f"{recall:.3f}")
     console.print(table)
