@@ -53,8 +53,9 @@ def recorded(
 def flat_trees(trace: Trace) -> dict[str, Any]:
     """Return the trees of all passes, one after the other in flat lists.
 
-    `nodes` and `committed` of the sample say where each pass ends: the first in `tokens`, `parents` and `drafted_by`, the
-    second in `paths`. `pending` is the node of the pending token in each pass. `drafted_by` holds bits, bit b for `sources[b]`, and is None where no tree tells who drafted what.
+    `nodes` and `committed` of the sample say where each pass ends: the first in `tokens`, `parents` and `drafted_by`,
+    the second in `paths`. `pending` is the node of the pending token in each pass. `drafted_by` holds bits, bit b for
+    `sources[b]`, and is None where no tree tells who drafted what.
     """
     trees, everyone = trace.trees, (1 << len(trace.sources)) - 1
     bits = [np.full(len(tree.tokens), everyone) if tree.sources is None else tree.sources for tree in trees]
