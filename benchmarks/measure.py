@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Sample = dict[str, Any]
 
 _TIMES = ("tokenise_ms", "prefill_ms", "decode_ms")
-_EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", *_TIMES, "score", "baseline")
+_EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", *_TIMES, "score", "no_answer", "baseline")
 
 
 def prompt_ids(pipeline: Pipeline, example: Example) -> list[int]:
@@ -49,7 +49,7 @@ def measure(pipeline: Pipeline, example: Example, method_first: bool) -> Sample:
     order = ("method", "baseline") if method_first else ("baseline", "method")
     done = {side: sides[side].generate(ids, pipeline.settings.decode) for side in order}
     method, baseline = done["method"], done["baseline"]
-    score = metric_named(pipeline.settings.dataset.metric).score
+    metric = metric_named(pipeline.settings.dataset.metric)
     promised = pipeline.guarantee == "exact" and pipeline.settings.decode.temperature == 0
     verdict = verdict_on(pipeline, ids, method.ids, baseline.ids) if promised else None
     return {
@@ -59,10 +59,10 @@ def measure(pipeline: Pipeline, example: Example, method_first: bool) -> Sample:
         "tokenise_ms": tokenise_ms,
         **_output(method),
         **_per_pass(method),
-        "score": score(method.text, example),
+        **metric.judge(method.text, example),
         "lossless": None if verdict is None else asdict(verdict),
         "peak_rss_mb": peak_rss_mb(),
-        "baseline": {**_output(baseline), "score": score(baseline.text, example)},
+        "baseline": {**_output(baseline), **metric.judge(baseline.text, example)},
     }
 
 
