@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-OUTPUT_OPTIONS = frozenset({"results_dir", "cache_dir", "resume"})
+OUTPUT_OPTIONS = frozenset({"results_dir", "cache_dir", "resume", "record_trees"})
 # What must not have changed between two parts of one run, although the configuration is the same.
 _IDENTITY = ("fingerprints", "device", "dtype", "prompts")
 _NAME_LENGTH = 60
