@@ -65,7 +65,7 @@ class SpsTreeDrafter(ModelDrafter):
         log_q, path_log_q = np.zeros(1), np.zeros(1)
         # Nodes to be expanded, and the place of each among the nodes that the draft model has been fed; -1: its text.
         frontier, fed = np.zeros(1, np.int64), np.array([-1])
-        count, laws = 0, []
+        count, main_row, laws = 0, 0, []
         logits = self.lm.read(context.tokens)[None]
         for level in range(levels):
             processed = self.laws(context, logits, texts)
@@ -79,8 +79,11 @@ class SpsTreeDrafter(ModelDrafter):
             open_to = new[~np.isin(children, list(self._eos_ids))]
             if level == levels - 1 or not len(open_to):
                 break
-            best = open_to[np.argsort(-path_log_q[open_to], kind="stable")[: self.width]]
-            best.sort()
+            # The chain of the best tokens stays, also where two halves of another branch are likelier.
+            main = new[rows == main_row][:1]
+            worth = np.where(np.isin(open_to, main), inf, path_log_q[open_to])
+            best = np.sort(open_to[np.argsort(-worth, kind="stable")[: self.width]])
+            main_row = int(np.flatnonzero(best == main)[0]) if np.isin(main, best).any() else -1
             above = rows[best - new[0]]
             logits = self.lm.grow(tokens[best], fed[above])
             texts = np.concatenate([texts[above], tokens[best][:, None]], axis=1)
