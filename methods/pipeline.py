@@ -149,7 +149,8 @@ def connect(settings: Settings, model: LoadedModel, target: CausalLMTarget, stor
     def decode(ids: Sequence[int]) -> str:
         return str(model.tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[target.device.type]
+    default = max(DEFAULT_MAX_NODES[target.device.type], drafter.whole)
+    max_nodes = settings.connector.max_nodes or default
     return Connector(target, drafter, verifier, decode, max_nodes, settings.connector.layout)
 
 

@@ -39,7 +39,7 @@ INDEX_KINDS = ("auto", "flat", "ivf_pq", "hnsw")
 LEAKS = ("drop", "keep")
 # What every target and every tree give, so that no drafter need provide it.
 ALWAYS_PROVIDED = frozenset({"hidden", "lookahead"})
-NEED_WORDS = {"chain": "a single branch"}
+NEED_WORDS = {"chain": "a single branch", "draft_hidden": "the draft model's hidden states"}
 
 
 class SettingsError(ValueError):
@@ -186,6 +186,21 @@ def _fit_problems(settings: Settings) -> Iterator[str]:
             "or choose a drafter that needs none"
         )
     yield from draft_problems(settings)
+    yield from _budget_problems(settings)
+
+
+def _budget_problems(settings: Settings) -> Iterator[str]:
+    max_nodes = settings.connector.max_nodes
+    try:
+        whole = DRAFTERS.bare(settings.drafter).whole
+    except ValueError:  # its own settings are wrong, which is said elsewhere
+        return
+    if max_nodes is not None and 1 <= max_nodes < whole:
+        yield (
+            f"connector.max_nodes is {max_nodes}, but a draft of drafter '{settings.drafter['name']}' takes up to {whole} "
+            "nodes and is worth little if it is cut: raise connector.max_nodes, leave it null, or lower "
+            "drafter.max_tokens"
+        )
 
 
 def _needs(missing: frozenset[str]) -> str:
