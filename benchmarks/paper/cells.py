@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.paper.runs import Run
-from benchmarks.statistics import Estimate
+from benchmarks.statistics import Estimate, ratio_of_totals
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,28 @@ def _distinct(run: Run) -> Cell:
     return Cell(ratio, n=run.summary["n"], runs=(run.hash,))
 
 
+def _of_prompts(above: str, below: str) -> Reader:
+    """Return a reader of total / total over the passes of all prompts."""
+
+    def read(run: Run) -> Cell:
+        totals = (np.array([prompt[name] for prompt in run.prompts], np.float64) for name in (above, below))
+        return of_estimate(ratio_of_totals(*totals), len(run.prompts), [run.hash])
+
+    return read
+
+
+def _saved(run: Run) -> Cell:
+    """Return the share of the candidates' tokens that the tree saves."""
+    left = _of_prompts("proposed_nodes", "candidate_tokens")(run)
+    ends = [None if end is None else 1 - end for end in (left.high, left.low)]
+    return Cell(None if left.number is None else 1 - left.number, *ends, n=left.n, runs=left.runs)
+
+
+def of_estimate(figure: Estimate, n: int, runs: Sequence[str]) -> Cell:
+    """Return a figure over prompts as a cell."""
+    return EMPTY if figure.value is None else Cell(figure.value, figure.low, figure.high, n, tuple(runs))
+
+
 # What a cell may hold of one run.
 READERS: Final[Mapping[str, Reader]] = {
     "speedup": _interval("speedup"),
@@ -74,6 +96,8 @@ READERS: Final[Mapping[str, Reader]] = {
     "baseline_quality": _quality("baseline"),
     "quality_ratio": _quality("ratio"),
     "distinct_ratio": _distinct,
+    "saved": _saved,
+    **{part: _of_prompts(f"{part}_ms", "passes") for part in ("draft", "verify", "judge", "commit")},
 }
 
 
@@ -83,11 +107,6 @@ def read(run: Run | None, figure: str) -> Cell:
         return EMPTY
     cell = READERS[figure](run)
     return EMPTY if cell.value is None else cell
-
-
-def of_estimate(figure: Estimate, n: int, runs: Sequence[str]) -> Cell:
-    """Return a figure over prompts as a cell."""
-    return EMPTY if figure.value is None else Cell(figure.value, figure.low, figure.high, n, tuple(runs))
 
 
 def mean_of_sets(cells: Sequence[Cell]) -> Cell:

@@ -116,7 +116,7 @@ def _sentences(table: Table) -> Iterator[str]:
     yield from table.notes
     if table.published:
         yield _BESIDE
-    missing = [f"{', '.join(row)}: {', '.join(names)}" for row, names in table.missing()]
+    missing = [f"{', '.join(row)}: {', '.join(names)}" for row, names in table.missing() if table.complete]
     if missing:
         yield f"Not measured: {'; '.join(missing)}."
 

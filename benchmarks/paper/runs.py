@@ -43,11 +43,15 @@ class Run:
     variant: Mapping[str, Any]
 
     @cached_property
+    def lines(self) -> list[dict[str, Any]]:
+        """The figures of each prompt."""
+        file = self.folder / PROMPTS_FILE
+        return read_prompts(file) if file.is_file() else [*map(prompt_figures, RunFolder(self.folder).samples())]
+
+    @property
     def prompts(self) -> list[dict[str, Any]]:
         """The figures of each prompt that did not fail."""
-        file = self.folder / PROMPTS_FILE
-        lines = read_prompts(file) if file.is_file() else map(prompt_figures, RunFolder(self.folder).samples())
-        return [line for line in lines if line["status"] == "ok"]
+        return [line for line in self.lines if line["status"] == "ok"]
 
     @property
     def hash(self) -> str:

@@ -28,6 +28,7 @@ class Table:
         notes: sentences below the table.
         published: the paper's value of cells, by row and column; shown beside them where it is not None.
         with_interval: whether Markdown and LaTeX show intervals, too.
+        complete: whether an empty cell is one that nobody measured, and so to be listed.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Table:
     notes: Sequence[str] = ()
     published: Mapping[tuple[Labels, Labels], float] | None = None
     with_interval: bool = False
+    complete: bool = True
 
     def cell(self, row: Labels, column: Labels) -> Cell:
         """Return a cell."""
