@@ -15,7 +15,7 @@ summary and the figures of each prompt, without texts and without paths.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -51,7 +51,9 @@ def main() -> int:
 def _collect(roots: Sequence[str], options: dict[str, str]) -> None:
     _only(options, {"out"})
     if not roots or "out" not in options:
-        raise ValueError("collect needs folders with runs and out=<folder>, as in: collect results/runs out=results/mine")
+        raise ValueError(
+            "collect needs folders with runs and out=<folder>, as in: collect results/runs out=results/mine"
+        )
     folders = collect([Path(root) for root in roots], Path(options["out"]))
     _say(f"{len(folders)} runs written to {options['out']}")
 
@@ -69,7 +71,7 @@ def _draw(names: Sequence[str], options: dict[str, str]) -> None:
         runs = Runs.load(roots)
         if not runs.runs:
             raise ValueError(f"there is no finished run under {', '.join(map(str, roots))}; run.py makes them")
-        tables = [write(name, runs, out, SWITCH[published]) for name in wanted]
+        tables = {name: write(name, runs, out, SWITCH[published]) for name in wanted}
         _say(f"{len(runs.runs)} runs, {len(wanted)} tables and figures: {out}")
         for line in (*_unfinished(runs), *_missing(tables)):
             _say(line)
@@ -99,11 +101,11 @@ def _unfinished(runs: Runs) -> Iterator[str]:
         yield f"left out, not finished: {', '.join(map(str, runs.unfinished))}"
 
 
-def _missing(tables: Sequence[Table]) -> Iterator[str]:
-    for table in tables:
+def _missing(tables: Mapping[str, Table]) -> Iterator[str]:
+    for name, table in tables.items():
         rows = len(list(table.missing())) if table.complete else 0
         if rows:
-            yield f"{table.name}: {rows} of {len(table.rows)} rows have empty cells, named below the table"
+            yield f"{name}: {rows} of {len(table.rows)} rows have empty cells, named below the table"
 
 
 def _say(line: str) -> None:

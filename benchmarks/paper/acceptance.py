@@ -12,7 +12,7 @@ from benchmarks.paper.comparison import circumstances
 from benchmarks.paper.names import method_name, set_name
 from benchmarks.paper.pareto import planes
 from benchmarks.paper.runs import Run, Runs
-from benchmarks.paper.table import Labels, Table
+from benchmarks.paper.table import Cells, Labels, Table
 from benchmarks.statistics import Floats, ratio_of_totals
 from primitives.contract import Pathway
 
@@ -25,7 +25,7 @@ WAYS: Final = {Pathway.EXACT: "exact", Pathway.TOP_K: "top-k", Pathway.WINDOW: "
 def acceptance(runs: Runs) -> Table:
     """Return, for each method at its defaults, the share accepted at each depth and the share of each pathway."""
     rows = {(run.model, set_name(run.dataset), method_name(run)): run for run in default_runs(runs)}
-    cells = {(labels, column): cell for labels, run in rows.items() for column, cell in _row(run)}
+    cells: Cells = {(labels, column): cell for labels, run in rows.items() for column, cell in _row(run)}
     columns: list[Labels] = [(DEPTH, str(depth)) for depth in range(2, DEPTHS + 1)]
     columns += [(PATHWAY, way) for way in WAYS.values()]
     return Table(
@@ -36,8 +36,8 @@ def acceptance(runs: Runs) -> Table:
         columns,
         cells,
         notes=[
-            "Accepted at depth d: of the passes whose verified tree is at least d deep, the share that commits at least "
-            "d tokens; depth 1 is the target's own next token, which every pass commits. Committed by: share of all "
+            "Accepted at depth d: of the passes whose verified tree is at least d deep, the share that commits d tokens "
+            "or more; depth 1 is the target's own next token, which every pass commits. Committed by: share of all "
             "tokens that passes commit. An empty cell is a depth that no tree of the method reaches.",
             *circumstances(list(rows.values())),
         ],

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.paper.draw import grouped_bars, nothing, panels
+from benchmarks.paper.draw import grouped_bars, legend_of, nothing, panels
 from benchmarks.paper.passes import PARTS
 from benchmarks.paper.table import Labels, Table
 
@@ -47,11 +46,12 @@ def figure_of_latency(table: Table) -> Figure:
                 [(part, [table.cell(row, (part,)) for row in rows]) for part in PARTS],
             )
             axes.set_yscale("symlog", linthresh=1)
+            axes.set_ylim(0, axes.get_ylim()[1] * 1.5)
             axes.set_ylabel("ms a pass")
             axes.tick_params(axis="x", rotation=90)
     if not table.rows:
         nothing(grid[0][0])
-    _legend(figure, grid[0][0])
+    legend_of(figure, [axes for line in grid for axes in line], "outside upper center", len(PARTS))
     return figure
 
 
@@ -69,17 +69,11 @@ def _bars_by_set(table: Table, figures: dict[str, str]) -> Figure:
             series = [(", ".join(row[1:]), [table.cell(row, (group, label)) for group in groups]) for row in rows]
             grouped_bars(axes, groups, series)
             axes.set_ylabel(words)
-    drawn = [axes for line in grid for axes in line if axes.get_legend_handles_labels()[0]]
-    if drawn:
-        _legend(figure, drawn[0])
+    legend_of(figure, [axes for line in grid for axes in line], "outside upper center", 4)
     return figure
 
 
 def _measured(table: Table, rows: Sequence[Labels], label: str) -> bool:
-    return any(table.cell(row, column).number is not None for row in rows for column in table.columns if column[-1] == label)
-
-
-def _legend(figure: Figure, axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(handles))
+    return any(
+        table.cell(row, column).number is not None for row in rows for column in table.columns if column[-1] == label
+    )

@@ -79,8 +79,8 @@ def _of_prompts(above: str, below: str) -> Reader:
 def _saved(run: Run) -> Cell:
     """Return the share of the candidates' tokens that the tree saves."""
     left = _of_prompts("proposed_nodes", "candidate_tokens")(run)
-    ends = [None if end is None else 1 - end for end in (left.high, left.low)]
-    return Cell(None if left.number is None else 1 - left.number, *ends, n=left.n, runs=left.runs)
+    value, low, high = (None if part is None else 1 - part for part in (left.number, left.high, left.low))
+    return Cell(value, low, high, left.n, left.runs)
 
 
 def of_estimate(figure: Estimate, n: int, runs: Sequence[str]) -> Cell:

@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.paper.cells import Cell, mean_of_sets, read
 from benchmarks.paper.published import beside, published_models
 from benchmarks.paper.runs import SETS, Pick, Run, Runs, model_rank
-from benchmarks.paper.table import MEAN, Labels, Table
+from benchmarks.paper.table import MEAN, Cells, Labels, Table
 
 SPEED_AND_TAU: Final = {"Speed": "speedup", "τ": "tau"}
 
@@ -44,7 +44,7 @@ class Comparison:
         """Return the table of some runs, with the paper's values beside them on request."""
         models = models_of(runs, self.name)
         rows = {(model, *pick.labels): (model, pick) for model in models for pick in self.picks}
-        cells = {(row, column): cell for row, at in rows.items() for column, cell in self._row(runs, *at)}
+        cells: Cells = {(row, column): cell for row, at in rows.items() for column, cell in self._row(runs, *at)}
         groups = [*(SETS[name] for name in self.sets), *([MEAN] if self.mean else [])]
         columns = [(group, label) for group in groups for label in self.figures]
         used = [run for model, pick in rows.values() for name in self.sets if (run := runs.pick(model, name, pick))]
@@ -75,7 +75,7 @@ class Comparison:
 
 def models_of(runs: Runs, name: str) -> list[str]:
     """Return the models that have runs; without any, the paper's, so that the table shows what is missing."""
-    return runs.models or sorted(published_models(name), key=model_rank) or ["–"]
+    return runs.models or sorted(published_models(name), key=model_rank) or ["-"]
 
 
 def circumstances(runs: Sequence[Run]) -> Iterator[str]:
@@ -95,4 +95,5 @@ def others_note(fitting: Iterable[list[Run]]) -> Iterator[str]:
     """Yield what was left out because a better run stands in the same cell."""
     left = list(dict.fromkeys(run.hash for runs in fitting for run in runs[1:]))
     if left:
-        yield f"Left out, since a run of more prompts, of a larger store or a newer one fits the same cell: {', '.join(left)}."
+        reason = "since a run of more prompts, of a larger store or a newer one fits the same cell"
+        yield f"Left out, {reason}: {', '.join(left)}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
@@ -18,7 +18,7 @@ from benchmarks.statistics import Floats
 # Okabe and Ito's colours, which stay apart for colour-blind readers.
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 MARKERS: Final = "osD^vP*X<>hd"
-_STYLE: Final = {
+_STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "atomsd",
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
@@ -43,6 +43,9 @@ def style() -> Iterator[None]:
 
 def save(figure: Figure, folder: Path, name: str) -> None:
     """Write a figure as PNG and SVG, without date and version."""
+    # Laying out takes longer than drawing, and both files can have the same layout.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     figure.savefig(folder / f"{name}.png", dpi=_DPI, metadata={"Software": None})
     figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
 
@@ -99,9 +102,9 @@ def heat_map(
         ticks: labels of the columns, and of the rows.
         limits: values of the darkest and the brightest colour.
     """
-    image = axes.imshow(values, vmin=limits[0], vmax=limits[1], cmap="viridis", aspect="auto", origin="lower")
+    axes.imshow(values, vmin=limits[0], vmax=limits[1], cmap="viridis", aspect="auto", origin="lower")
     for row, column in np.argwhere(np.isfinite(values)).tolist():
-        bright = float(image.norm(values[row, column])) > 0.6
+        bright = (values[row, column] - limits[0]) > 0.6 * (limits[1] - limits[0])
         text = f"{values[row, column]:.2f}"
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color="black" if bright else "white")
     axes.set_xticks(range(len(ticks[0])), ticks[0])
@@ -120,3 +123,11 @@ def nothing(axes: Axes) -> None:
     axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes, color="grey")
     axes.set_xticks([])
     axes.set_yticks([])
+
+
+def legend_of(figure: Figure, panels: Sequence[Axes], place: Any, columns: int) -> None:
+    """Give a figure one legend for some of its panels, each label once; none where nothing was drawn."""
+    pairs = [pair for axes in panels for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    handles = {label: handle for handle, label in pairs}
+    if handles:
+        figure.legend(list(handles.values()), list(handles), loc=place, ncols=columns)

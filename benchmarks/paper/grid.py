@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Final
 
-from benchmarks.paper.cells import Cell, mean_of_settings, read
+from benchmarks.paper.cells import mean_of_settings, read
 from benchmarks.paper.comparison import circumstances, models_of, others_note
 from benchmarks.paper.published import beside
 from benchmarks.paper.runs import Pick, Run, Runs
-from benchmarks.paper.table import Labels, Table
+from benchmarks.paper.table import Cells, Table
 
 DATASET: Final = "gsm8k"
 THETAS: Final = (0.01, 0.05, 0.1, 0.3)
@@ -29,7 +29,7 @@ def table_5(runs: Runs, published: bool = False) -> Table:
     """Return accuracy, speedup and tau for each entropy gate, window and k, on GSM8K with an ID store."""
     models = models_of(runs, "table5")
     picks = [grid_pick(*setting) for setting in product(THETAS, WINDOWS, TOP_KS)]
-    cells: dict[tuple[Labels, Labels], Cell] = {}
+    cells: Cells = {}
     used: list[Run] = []
     for model, pick in product(models, picks):
         theta, window, k = pick.labels
@@ -53,7 +53,7 @@ def figure_6(runs: Runs, published: bool = False) -> Table:
     grid = table_5(runs)
     models = list(dict.fromkeys(row[0] for row in grid.rows))
     rows = [(model, f"{theta:.2f}", str(k)) for model, theta, k in product(models, THETAS, TOP_KS)]
-    cells: dict[tuple[Labels, Labels], Cell] = {}
+    cells: Cells = {}
     for (model, theta, k), name in product(rows, FIGURES):
         windows = [grid.cell((model, theta, str(window)), (f"k = {k}", name)) for window in WINDOWS]
         cells[(model, theta, k), (name,)] = mean_of_settings(windows)

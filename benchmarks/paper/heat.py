@@ -39,9 +39,7 @@ def figure_of_windows(table: Table) -> Figure:
     figure, grid = panels(len(models), len(FIGURES), (2.9, 2.3))
     for model, line in zip(models, grid, strict=True):
         for name, axes in zip(FIGURES, line, strict=True):
-            values = np.stack(
-                [numbers([table.cell((model, theta, k), (name,)) for k in _TOP_KS]) for theta in _THETAS]
-            )
+            values = np.stack([numbers([table.cell((model, theta, k), (name,)) for k in _TOP_KS]) for theta in _THETAS])
             axes.set_title(f"{model}\n{name}, mean over w")
             if not np.isfinite(values).any():
                 nothing(axes)

@@ -34,6 +34,8 @@ _VERIFIERS: Final = {
     "top_k": "top-k",
     "prob_floor": "probability floor",
 }
+# SENSE's ablation has a name of its own.
+_HIT: Final = "drafter.require_hit"
 
 
 def set_name(dataset: str) -> str:
@@ -47,12 +49,13 @@ def method_name(run: Run) -> str:
     name = _WHOLE.get((drafter, verifier)) or _DRAFTERS.get(drafter, drafter)
     if (drafter, verifier) not in _WHOLE and verifier != "exact":
         name += f" + {_VERIFIERS.get(verifier, verifier)}"
+    name += " w/o SEN" if run.variant.get(_HIT) else ""
     return name if run.store is None else f"{name} ({run.store.upper()})"
 
 
 def setting_name(run: Run) -> str:
     """Return the settings that are not the defaults."""
-    words = [f"{key.rpartition('.')[2]} = {_word(value)}" for key, value in sorted(run.variant.items())]
+    words = [f"{key.rpartition('.')[2]} = {_word(value)}" for key, value in sorted(run.variant.items()) if key != _HIT]
     return ", ".join(words) or "default"
 
 

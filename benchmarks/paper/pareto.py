@@ -14,7 +14,7 @@ from benchmarks.paper.cells import EMPTY, Cell, read
 from benchmarks.paper.comparison import circumstances
 from benchmarks.paper.names import method_name, set_name, setting_name
 from benchmarks.paper.runs import Run, Runs
-from benchmarks.paper.table import Labels, Table
+from benchmarks.paper.table import Cells, Labels, Table
 from benchmarks.table import LOOPING, loops, overlaps
 
 MOST_LOST: Final = 0.02
@@ -58,9 +58,9 @@ class Point:
 
     @property
     def verdict(self) -> str:
-        """Whether it loses less than `MOST_LOST`: yes (its whole interval does), by value, no, or – (no ratio)."""
+        """Whether it loses less than `MOST_LOST`: yes (its whole interval does), by value, no, or - (no ratio)."""
         if self.place is None:
-            return "–"
+            return "-"
         certain = self.quality.low is not None and self.quality.low > 1 - MOST_LOST
         return "no" if not self.keeps else "yes" if certain or not self.run.lossy else "by value"
 
@@ -100,7 +100,7 @@ def pareto(runs: Runs) -> Table:
 
 
 def lossless_enough(runs: Runs) -> Table:
-    """Return a row for each method: at the fastest setting that loses less than 2 %, else at the one that loses least."""
+    """Return a row for each method: at the fastest setting that loses under 2 %, else at the best one."""
     rows: dict[Labels, Point] = {}
     for model, dataset in planes(runs):
         plane = points(runs, model, dataset)
@@ -118,13 +118,13 @@ def lossless_enough(runs: Runs) -> Table:
 
 
 def chosen(own: Sequence[Point]) -> Point:
-    """Return the fastest point that keeps the quality, else the best one, else the fastest; `own` is sorted by speed."""
+    """Return the fastest point that keeps the quality, else the best one; `own` is sorted by speed."""
     keeping = [point for point in own if point.keeps]
     return keeping[0] if keeping else max(own, key=lambda point: point.quality.number or 0.0)
 
 
 def _table(name: str, caption: str, heads: Labels, rows: dict[Labels, Point], columns: Iterable[str]) -> Table:
-    cells = {(labels, (column,)): cell for labels, point in rows.items() for column, cell in _row(point)}
+    cells: Cells = {(labels, (column,)): cell for labels, point in rows.items() for column, cell in _row(point)}
     notes = [*_notes(list(rows.values())), *circumstances([point.run for point in rows.values()])]
     return Table(
         name,
@@ -150,8 +150,8 @@ def _row(point: Point) -> Iterator[tuple[str, Cell]]:
 
 def _notes(rows: Sequence[Point]) -> Iterator[str]:
     yield (
-        f"Brackets are 95 % intervals over prompts. {KEEPS}: yes where the whole interval of quality / plain lies above "
-        f"{1 - MOST_LOST:.2f}, or where verification is lossless by its rule; by value where only the value does."
+        f"Brackets are 95 % intervals over prompts. {KEEPS}: yes where the whole interval of quality / plain lies "
+        f"above {1 - MOST_LOST:.2f}, or where verification is lossless by its rule; by value where only the value does."
     )
     looping = [f"{method_name(p.run)} ({setting_name(p.run)})" for p in rows if loops(p.run.summary)]
     if looping:

@@ -10,7 +10,7 @@ from benchmarks.paper.comparison import Comparison, circumstances
 from benchmarks.paper.names import method_name, set_name
 from benchmarks.paper.runs import Runs
 from benchmarks.paper.speed import SENSE_ID, SENSE_OOD
-from benchmarks.paper.table import Table
+from benchmarks.paper.table import Cells, Table
 
 PARTS: Final = ("draft", "verify", "judge", "commit")
 
@@ -21,14 +21,16 @@ FIGURE_8: Final = Comparison(
     [SENSE_OOD, SENSE_ID],
     figures={"saved": "saved"},
     formats={"saved": "{:.3f}"},
-    notes=["1 - nodes of the tree / tokens of the candidates, totals over all passes. The paper states 73.4 % on average."],
+    notes=[
+        "1 - nodes of the tree / tokens of the candidates, totals over all passes. The paper states 73.4 % on average."
+    ],
 )
 
 
 def figure_7(runs: Runs) -> Table:
     """Return the milliseconds of each part of a pass, for each method at its defaults."""
     rows = {(run.model, set_name(run.dataset), method_name(run)): run for run in default_runs(runs)}
-    cells = {(labels, (part,)): read(run, part) for labels, run in rows.items() for part in PARTS}
+    cells: Cells = {(labels, (part,)): read(run, part) for labels, run in rows.items() for part in PARTS}
     return Table(
         "figure7",
         "Milliseconds of a pass by its parts",
@@ -37,8 +39,8 @@ def figure_7(runs: Runs) -> Table:
         [(part,) for part in PARTS],
         cells,
         notes=[
-            "draft: from the context to the tree; verify: the target's forward; judge: which nodes hold; commit: the KV "
-            "cache, the text and what the drafter learns of the pass.",
+            "draft: from the context to the tree; verify: the target's forward; judge: which nodes hold; commit: the "
+            "KV cache, the text and what the drafter learns of the pass.",
             *circumstances(list(rows.values())),
         ],
     )

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.paper.acceptance import DEPTH, DEPTHS, PATHWAY, WAYS
-from benchmarks.paper.draw import COLOURS, MARKERS, errors, nothing, numbers, panels
+from benchmarks.paper.cells import Cell
+from benchmarks.paper.draw import COLOURS, MARKERS, errors, legend_of, nothing, numbers, panels
 from benchmarks.paper.names import method_name, set_name, setting_name
 from benchmarks.paper.pareto import MOST_LOST, Point, chosen, planes, points
 from benchmarks.paper.runs import Runs
@@ -18,61 +19,66 @@ from benchmarks.table import loops
 
 
 def figure_of_planes(runs: Runs) -> Figure:
-    """Draw each run at its speedup and quality ratio, the front as a line, and where 2 % of the quality is lost."""
+    """Draw each run at its speedup and quality ratio, the front as a line, and where 2 % of the quality is lost.
+
+    The legend of a panel says of each lossy method at which setting it stays above that line; that point has a ring.
+    """
     pairs = planes(runs)
-    columns = min(max(len(pairs), 1), 2)
-    figure, grid = panels(-(-len(pairs) // columns), columns, (5.4, 3.8))
-    places = [axes for line in grid for axes in line]
+    figure, grid = panels(len(pairs), 1, (7.6, 3.4))
     names = sorted({method_name(run) for run in runs.runs})
-    for axes in places[len(pairs) :]:
-        nothing(axes) if not pairs else axes.set_visible(False)
-    for (model, dataset), axes in zip(pairs, places, strict=False):
+    for (model, dataset), (axes,) in zip(pairs, grid, strict=False):
         axes.set_title(f"{model}, {set_name(dataset)}")
         plane = [point for point in points(runs, model, dataset) if point.place is not None]
-        if not plane:
+        if plane:
+            _plane(axes, plane, names)
+        else:
             nothing(axes)
-            continue
-        _plane(axes, plane, names)
-    handles = {label: handle for axes in places for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+    if not pairs:
+        nothing(grid[0][0])
     return figure
 
 
 def _plane(axes: Axes, plane: list[Point], names: list[str]) -> None:
-    axes.axhline(1 - MOST_LOST, color="grey", linewidth=0.8, linestyle=":", label=f"{MOST_LOST:.0%} of the quality lost")
+    axes.axhline(
+        1 - MOST_LOST, color="grey", linewidth=0.8, linestyle=":", label=f"{MOST_LOST:.0%} of the quality lost"
+    )
     axes.axhline(1, color="grey", linewidth=0.5)
     front = sorted(point.place for point in plane if point.front and point.place is not None)
     steps = [front[0], *(step for a, b in pairwise(front) for step in ((a[0], b[1]), b))]
-    axes.plot(*zip(*steps, strict=True), color="black", linewidth=1, zorder=1, label="front")
+    axes.plot(*zip(*steps, strict=True), color="black", linewidth=1, zorder=1, label="front of all methods")
     for name in dict.fromkeys(method_name(point.run) for point in plane):
         own = [point for point in plane if method_name(point.run) == name]
-        colour = COLOURS[names.index(name) % len(COLOURS)]
-        marker = MARKERS[names.index(name) % len(MARKERS)]
-        for point in own:
-            _point(axes, point, colour, marker, name)
-        best = chosen(own)
-        if best.run.lossy and best.keeps and best.place is not None:
-            axes.annotate(setting_name(best.run), best.place, xytext=(4, 4), textcoords="offset points", fontsize=6)
-    axes.set(xlabel="speedup", ylabel="quality / plain decoding")
+        place = names.index(name)
+        _points(axes, own, COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], f"{name}{_kept(own)}")
+    heights = [point.quality.number for point in plane if point.quality.number is not None]
+    room = 0.1 + (max(heights) - min(heights)) / 10
+    axes.set(xlabel="speedup", ylabel="quality / plain decoding", ylim=(min(heights) - room, max(heights) + room))
     axes.grid(visible=True, alpha=0.2)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=6)
 
 
-def _point(axes: Axes, point: Point, colour: str, marker: str, name: str) -> None:
-    """Draw a point with its intervals; a hollow one is text that repeats itself."""
-    speed, quality = ([cell] for cell in (point.speed, point.quality))
-    axes.errorbar(
-        numbers(speed),
-        numbers(quality),
-        xerr=errors(speed),
-        yerr=errors(quality),
-        fmt=marker,
-        markersize=5,
-        color=colour,
-        markerfacecolor="white" if loops(point.run.summary) else colour,
-        elinewidth=0.5,
-        label=name,
-    )
+def _kept(own: list[Point]) -> str:
+    best = chosen(own)
+    if not best.run.lossy:
+        return ""
+    return f": under 2 % lost at {setting_name(best.run)}" if best.keeps else ": 2 % or more lost at every setting"
+
+
+def _points(axes: Axes, own: list[Point], colour: str, marker: str, label: str) -> None:
+    """Draw the points of a method with their intervals; a hollow one is text that repeats itself."""
+    x, y = (numbers(cells) for cells in _coordinates(own))
+    down, across = (errors(cells) for cells in reversed(_coordinates(own)))
+    axes.errorbar(x, y, down, across, fmt="none", ecolor=colour, elinewidth=0.5, alpha=0.6)
+    faces = ["white" if loops(point.run.summary) else colour for point in own]
+    axes.scatter(x, y, 22, c=faces, edgecolors=colour, marker=marker, label=label, zorder=3)
+    best = chosen(own)
+    if best.run.lossy and best.keeps:
+        x, y = (numbers(cells) for cells in _coordinates([best]))
+        axes.scatter(x, y, 80, facecolors="none", edgecolors="black", linewidths=0.8)
+
+
+def _coordinates(own: list[Point]) -> tuple[list[Cell], list[Cell]]:
+    return [point.speed for point in own], [point.quality for point in own]
 
 
 def figure_of_acceptance(table: Table) -> Figure:
@@ -87,10 +93,9 @@ def figure_of_acceptance(table: Table) -> Figure:
             cells = [table.cell(row, (DEPTH, str(depth))) for depth in depths]
             place = names.index(row[2])
             colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
-            shift = (place - (len(names) - 1) / 2) * 0.06
-            left.errorbar(
-                depths + shift, numbers(cells), errors(cells), marker=marker, markersize=3, lw=0.9, color=colour, label=row[2]
-            )
+            spread = errors(cells)
+            left.plot(depths, numbers(cells), marker=marker, markersize=3, linewidth=0.9, color=colour, label=row[2])
+            left.fill_between(depths, numbers(cells) - spread[0], numbers(cells) + spread[1], color=colour, alpha=0.08)
         left.set(title=", ".join(pair), xlabel="depth", ylabel="share of passes that accept", ylim=(0, 1.02))
         left.grid(visible=True, alpha=0.3)
         base = np.zeros(len(rows))
@@ -103,7 +108,6 @@ def figure_of_acceptance(table: Table) -> Figure:
     if not pairs:
         for axes in grid[0]:
             nothing(axes)
-    else:
-        grid[0][0].legend(fontsize=6)
-        grid[0][1].legend(fontsize=6, loc="lower left")
+    for column, corner in enumerate(("left", "right")):
+        legend_of(figure, [line[column] for line in grid], f"outside lower {corner}", 3 + column)
     return figure

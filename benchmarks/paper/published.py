@@ -33,7 +33,7 @@ def published_cells(name: str) -> dict[tuple[Labels, Labels], float]:
         return {}
     columns = [tuple(str(column).split("|")) for column in table["columns"]]
     heads = table["heads"]
-    cells = {}
+    cells: dict[tuple[Labels, Labels], Any] = {}
     for entry in table["rows"]:
         row = tuple(map(str, entry[:heads]))
         cells |= {(row, column): value for column, value in zip(columns, entry[heads:], strict=True)}

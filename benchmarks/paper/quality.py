@@ -9,7 +9,7 @@ from benchmarks.paper.cells import EMPTY, Cell, read
 from benchmarks.paper.comparison import Comparison, circumstances, models_of
 from benchmarks.paper.published import beside
 from benchmarks.paper.runs import Pick, Run, Runs
-from benchmarks.paper.table import Labels, Table
+from benchmarks.paper.table import Cells, Labels, Table
 
 COLUMNS: Final = {
     "gsm8k": ("GSM8K", "accuracy"),
@@ -37,7 +37,7 @@ def table_6(runs: Runs, published: bool = False) -> Table:
     models = models_of(runs, "table6")
     labels = (VANILLA, *(pick.labels[0] for pick in PICKS))
     rows: list[Labels] = [(model, label) for model in models for label in labels]
-    cells: dict[tuple[Labels, Labels], Cell] = {}
+    cells: Cells = {}
     used: list[Run] = []
     for model in models:
         for name, column in COLUMNS.items():

@@ -21,7 +21,6 @@ _LATEX: Final = {
     "≥": r"$\geq$",
     "“": "``",
     "”": "''",
-    "–": "--",
 }
 _BESIDE: Final = "A cell with a stroke is ours / the paper's (their ratio); it stands where the paper has a value."
 
@@ -109,7 +108,7 @@ def _text(table: Table, row: Labels, column: Labels) -> str:
     if published is None:
         return own
     ratio = f" ({cell.number / published:.2f})" if cell.number is not None and published else ""
-    return f"{own or '–'} / {table.format(column, published)}{ratio}"
+    return f"{own or '-'} / {table.format(column, published)}{ratio}"
 
 
 def _sentences(table: Table) -> Iterator[str]:

@@ -16,7 +16,7 @@ from benchmarks.paper.cells import EMPTY, Cell
 from benchmarks.paper.comparison import models_of
 from benchmarks.paper.published import beside
 from benchmarks.paper.runs import SETS, Pick, Run, Runs
-from benchmarks.paper.table import MEAN, Labels, Table
+from benchmarks.paper.table import MEAN, Cells, Labels, Table
 
 Sizes = Mapping[str, float | None]
 Size = Callable[[Sizes], float | None]
@@ -68,7 +68,7 @@ def table_7(runs: Runs, published: bool = False) -> Table:
     """Return mean, least, most and standard deviation over the stores of all models and sets."""
     stores = [run for model in runs.models for run in _stores(runs, model).values()]
     rows: list[Labels] = [(name,) for name in TABLE_7_ROWS]
-    cells = {
+    cells: Cells = {
         ((name,), (column,)): _figure(stores, size, fold)
         for name, size in TABLE_7_ROWS.items()
         for column, fold in TABLE_7_COLUMNS.items()
@@ -79,7 +79,7 @@ def table_7(runs: Runs, published: bool = False) -> Table:
 
 def table_8(runs: Runs, published: bool = False) -> Table:
     """Return the total RAM of each store, and the mean over the four sets."""
-    cells: dict[tuple[Labels, Labels], Cell] = {}
+    cells: Cells = {}
     models = models_of(runs, "table8")
     for model in models:
         stores = _stores(runs, model)
@@ -94,7 +94,7 @@ def table_8(runs: Runs, published: bool = False) -> Table:
 
 def table_9(runs: Runs, published: bool = False) -> Table:
     """Return the resident memory around opening and searching a store, by model, over the four sets."""
-    cells: dict[tuple[Labels, Labels], Cell] = {}
+    cells: Cells = {}
     models = models_of(runs, "table9")
     for model in models:
         stores = _stores(runs, model)
@@ -102,7 +102,9 @@ def table_9(runs: Runs, published: bool = False) -> Table:
         for column, (size, fold) in TABLE_9_COLUMNS.items():
             cells[(model,), (column,)] = _figure(whole, size, fold)
     caption = "Resident memory of the process that opens and searches a datastore, in MB, over the four sets"
-    return _table("table9", caption, ("Model",), [(model,) for model in models], list(TABLE_9_COLUMNS), cells, published)
+    return _table(
+        "table9", caption, ("Model",), [(model,) for model in models], list(TABLE_9_COLUMNS), cells, published
+    )
 
 
 def _table(
@@ -111,7 +113,7 @@ def _table(
     heads: Labels,
     rows: Sequence[Labels],
     columns: Sequence[str],
-    cells: Mapping[tuple[Labels, Labels], Cell],
+    cells: Cells,
     published: bool,
 ) -> Table:
     note = "ID stores of SEN, as measured when they were built; sizes depend on how many prompts went in."

@@ -65,7 +65,7 @@ class Run:
 
     @property
     def dataset(self) -> str:
-        """Name of the set; the project's own small sets have names of their own and so stay out of the paper's cells."""
+        """Name of the set; the project's own small sets have other names, and so stay out of the paper's cells."""
         return str(self.manifest["dataset"]["name"])
 
     @property

@@ -7,7 +7,7 @@ from typing import Any, Final
 from benchmarks.paper.cells import EMPTY, Cell
 from benchmarks.paper.names import set_name
 from benchmarks.paper.runs import SETS, Run, Runs
-from benchmarks.paper.table import Labels, Table
+from benchmarks.paper.table import Cells, Labels, Table
 from corpora.templates import TEMPLATES, TEMPLATES_VERSION
 
 METHODS: Final = {"rest": "REST", "dresd": "DReSD", "sen": "SENSE"}
@@ -16,7 +16,7 @@ _KINDS: Final = {"id": "the model's own answers", "ood": "reference answers"}
 
 def table_10(runs: Runs) -> Table:
     """Return the template and the text of the prompts of each set."""
-    cells: dict[tuple[Labels, Labels], Cell] = {}
+    cells: Cells = {}
     sets = [*SETS, *sorted({run.dataset for run in runs.runs} - SETS.keys())]
     for name in sets:
         own = [run for run in runs.runs if run.dataset == name]
@@ -33,7 +33,7 @@ def table_10(runs: Runs) -> Table:
 
 def table_11(runs: Runs) -> Table:
     """Return where the documents of the store and the test prompts of each method and set came from."""
-    cells: dict[tuple[Labels, Labels], Cell] = {}
+    cells: Cells = {}
     rows: list[Labels] = [(title, set_name(name)) for title in METHODS.values() for name in SETS]
     for drafter, title in METHODS.items():
         for name in SETS:
@@ -46,8 +46,8 @@ def table_11(runs: Runs) -> Table:
                 cell = Cell("; ".join(sorted(texts)), runs=used) if texts else EMPTY
                 cells[(title, set_name(name)), (column,)] = cell
     note = (
-        "Both are fixed shuffled samples. Documents that share 13 words in a row with the test split are left out of a store "
-        "unless datastore.leaks=keep."
+        "Both are fixed shuffled samples. Documents that share 13 words in a row with the test split are left out of a "
+        "store unless datastore.leaks=keep."
     )
     columns = [("Store source",), ("Test source",)]
     return Table("table11", "Sources of stores and prompts", ("Method", "Set"), rows, columns, cells, notes=[note])

@@ -45,7 +45,7 @@ TABLE_2: Final = Comparison(
 
 TABLE_3: Final = Comparison(
     "table3",
-    "Ablation of SENSE: without SEN only candidates that begin with the target's own token, without SE exact verification",
+    "Ablation of SENSE: w/o SEN only candidates that begin with the target's own token, w/o SE exact verification",
     ("Store", "Method"),
     [
         pick

@@ -9,6 +9,7 @@ from typing import Final
 from benchmarks.paper.cells import EMPTY, Cell
 
 Labels = tuple[str, ...]
+Cells = dict[tuple[Labels, Labels], Cell]
 
 MEAN: Final = "Mean"
 
