@@ -36,9 +36,9 @@ def acceptance(runs: Runs) -> Table:
         columns,
         cells,
         notes=[
-            "Accepted at depth d: of the passes whose verified tree is at least d deep, the share that commits d tokens "
-            "or more; depth 1 is the target's own next token, which every pass commits. Committed by: share of all "
-            "tokens that passes commit. An empty cell is a depth that no tree of the method reaches.",
+            "Accepted at depth d: of the passes whose verified tree is at least d deep, the share that commits d "
+            "tokens or more; depth 1 is the target's own next token, which every pass commits. Committed by: share of "
+            "all tokens that passes commit. An empty cell is a depth that no tree of the method reaches.",
             *circumstances(list(rows.values())),
         ],
         complete=False,

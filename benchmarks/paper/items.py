@@ -91,6 +91,7 @@ def write(name: str, runs: Runs, out: Path, published: bool = False) -> Table:
     for ending, text in texts.items():
         (out / f"{name}.{ending}").write_text(text, encoding="utf-8", newline="\n")
     if item.draw is not None:
+        measured = item.build(runs, False) if published else table
         with style():
-            save(item.draw(runs, table), out, name)
+            save(item.draw(runs, measured), out, name)
     return table

@@ -25,7 +25,7 @@ FIGURES: Final = {
     "distinct-4 / plain": "distinct_ratio",
 }
 FRONT: Final = "on the front"
-KEEPS: Final = f"loses under {MOST_LOST:.0%}"
+KEEPS: Final = "loses under 2 %"
 SETTING: Final = "setting"
 
 

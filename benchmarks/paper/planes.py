@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from textwrap import fill
+from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,6 +18,8 @@ from benchmarks.paper.pareto import MOST_LOST, Point, chosen, planes, points
 from benchmarks.paper.runs import Runs
 from benchmarks.paper.table import Table
 from benchmarks.table import loops
+
+_LEGEND_WIDTH: Final = 46
 
 
 def figure_of_planes(runs: Runs) -> Figure:
@@ -39,9 +43,7 @@ def figure_of_planes(runs: Runs) -> Figure:
 
 
 def _plane(axes: Axes, plane: list[Point], names: list[str]) -> None:
-    axes.axhline(
-        1 - MOST_LOST, color="grey", linewidth=0.8, linestyle=":", label=f"{MOST_LOST:.0%} of the quality lost"
-    )
+    axes.axhline(1 - MOST_LOST, color="grey", linewidth=0.8, linestyle=":", label="2 % of the quality lost")
     axes.axhline(1, color="grey", linewidth=0.5)
     front = sorted(point.place for point in plane if point.front and point.place is not None)
     steps = [front[0], *(step for a, b in pairwise(front) for step in ((a[0], b[1]), b))]
@@ -49,7 +51,13 @@ def _plane(axes: Axes, plane: list[Point], names: list[str]) -> None:
     for name in dict.fromkeys(method_name(point.run) for point in plane):
         own = [point for point in plane if method_name(point.run) == name]
         place = names.index(name)
-        _points(axes, own, COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], f"{name}{_kept(own)}")
+        _points(
+            axes,
+            own,
+            COLOURS[place % len(COLOURS)],
+            MARKERS[place % len(MARKERS)],
+            fill(f"{name}{_kept(own)}", _LEGEND_WIDTH),
+        )
     heights = [point.quality.number for point in plane if point.quality.number is not None]
     room = 0.1 + (max(heights) - min(heights)) / 10
     axes.set(xlabel="speedup", ylabel="quality / plain decoding", ylim=(min(heights) - room, max(heights) + room))

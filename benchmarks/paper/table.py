@@ -57,11 +57,27 @@ class Table:
         return value if isinstance(value, str) else self.formats.get(column[-1], "{:.2f}").format(value)
 
     def missing(self) -> Iterator[tuple[Labels, list[str]]]:
-        """Yield the rows that lack cells, with the names of the columns, or of whole groups of them."""
-        for row in self.rows:
-            lacking = [column for column in self.columns if self.cell(row, column).value is None]
-            if lacking:
-                yield row, ["all"] if len(lacking) == len(self.columns) else self._names(lacking)
+        """Yield the rows that lack cells, with the names of the columns, or of whole groups of them.
+
+        Neighbours that begin alike and have no cell at all are one, by what they have in common.
+        """
+        lacking = {
+            row: [column for column in self.columns if self.cell(row, column).value is None] for row in self.rows
+        }
+        empty = {row for row, columns in lacking.items() if len(columns) == len(self.columns)}
+        for row, columns in lacking.items():
+            above = (row[:width] for width in range(1, len(row)))
+            prefix = next((prefix for prefix in above if self._below(prefix) <= empty), row)
+            if row not in empty and columns:
+                yield row, self._names(columns)
+            elif row in empty and row == min(self._below(prefix), key=self.rows.index):
+                yield prefix, ["all"]
+
+    def _lacks(self, row: Labels, column: Labels) -> bool:
+        return self.cell(row, column).value is None
+
+    def _below(self, prefix: Labels) -> set[Labels]:
+        return {row for row in self.rows if row[: len(prefix)] == prefix}
 
     def _names(self, lacking: Sequence[Labels]) -> list[str]:
         names = []
