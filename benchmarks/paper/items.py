@@ -85,13 +85,20 @@ def write(name: str, runs: Runs, out: Path, published: bool = False) -> Table:
     Files: `<name>.csv`, `.md`, `.tex`, and `.png`, `.svg` of a figure.
     """
     item = ITEMS[name]
-    table = item.build(runs, published)
-    out.mkdir(parents=True, exist_ok=True)
-    texts = {"csv": csv(table)} | ({"md": markdown(table), "tex": latex(table)} if item.texts else {})
-    for ending, text in texts.items():
-        (out / f"{name}.{ending}").write_text(text, encoding="utf-8", newline="\n")
+    table = write_texts(name, runs, out, published)
     if item.draw is not None:
         measured = item.build(runs, False) if published else table
         with style():
             save(item.draw(runs, measured), out, name)
+    return table
+
+
+def write_texts(name: str, runs: Runs, out: Path, published: bool = False) -> Table:
+    """Write a table into a folder without its figure, and return it."""
+    item = ITEMS[name]
+    table = item.build(runs, published)
+    texts = {"csv": csv(table)} | ({"md": markdown(table), "tex": latex(table)} if item.texts else {})
+    out.mkdir(parents=True, exist_ok=True)
+    for ending, text in texts.items():
+        (out / f"{name}.{ending}").write_text(text, encoding="utf-8", newline="\n")
     return table
