@@ -14,7 +14,7 @@ Capture = pytest.CaptureFixture[str]
 def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Stand in a folder whose results/runs holds two runs."""
     write_run(tmp_path / "results", "pld")
-    write_run(tmp_path / "results", "sen", "soft_gated", "id")
+    write_run(tmp_path / "results", "sen", "soft_gated", "ood")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

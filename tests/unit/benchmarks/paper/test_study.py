@@ -40,7 +40,7 @@ def test_whole_runs_and_collected_ones_give_the_same_tables_byte_for_byte(
 
 def test_the_same_runs_give_the_same_pictures_byte_for_byte(tmp_path: Path) -> None:
     write_run(tmp_path / "results", "pld")
-    write_run(tmp_path / "results", "sen", "soft_gated", "id")
+    write_run(tmp_path / "results", "sen", "soft_gated", "ood")
     collect([tmp_path / "results"], tmp_path / "study")
     drawn = [name for name, item in ITEMS.items() if item.draw is not None]
     # The users' own settings of matplotlib must not matter.
