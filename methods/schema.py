@@ -99,12 +99,13 @@ class Settings:
         datastore: the store of a retrieval drafter; unused by the others.
         decode: how long and how to decode.
         calibration: how much is measured for a verifier with constants of the target.
-        draft_model: model of a drafter that has one.
+        draft_model: weights of a drafter that has some: hub id, folder, .gguf file, or a name of the model group.
         device: "auto", "cpu", "cuda" or "cuda:N".
         dtype: "auto", "float32", "bfloat16" or "float16".
         results_dir: where result folders and logs go.
         cache_dir: where models and stores are kept; None is the user's cache folder.
         resume: keep what an earlier run of the same settings has finished.
+        record_trees: write the draft tree of every pass into samples.jsonl, for the token viewer; no figure needs it.
     """
 
     method: MethodSettings = MISSING
@@ -122,6 +123,7 @@ class Settings:
     results_dir: str = "results"
     cache_dir: str | None = None
     resume: bool = True
+    record_trees: bool = True
 
 
 ConfigStore.instance().store(name="settings_schema", node=Settings)
