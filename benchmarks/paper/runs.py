@@ -46,7 +46,7 @@ class Run:
     def lines(self) -> list[dict[str, Any]]:
         """The figures of each prompt."""
         file = self.folder / PROMPTS_FILE
-        return read_prompts(file) if file.is_file() else [*map(prompt_figures, RunFolder(self.folder).samples())]
+        return read_prompts(file) if file.is_file() else [*map(prompt_figures, RunFolder(self.folder).read())]
 
     @property
     def prompts(self) -> list[dict[str, Any]]:

@@ -176,4 +176,6 @@ def _output(rng: np.random.Generator, tokens: int, ms: float, passes: int, quali
         "prefill_ms": 5.0,
         "decode_ms": ms,
         "score": float(rng.random() < quality),
+        "no_answer": False,
+        "contains_answer": 1.0,
     }
