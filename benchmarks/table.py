@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
@@ -24,11 +25,22 @@ _OVERLAP_NOTE = (
 )
 
 
-def results_table(runs: Sequence[tuple[Content, Content]]) -> Table:
+@dataclass(frozen=True)
+class Unfinished:
+    """A job that left no run behind: what it was to measure, and why it did not."""
+
+    dataset: str
+    model: str
+    method: str
+    reason: str
+
+
+def results_table(runs: Sequence[tuple[Content, Content]], failures: Sequence[Unfinished] = ()) -> Table:
     """Return the table of runs.
 
     Args:
         runs: manifest and summary of each run.
+        failures: the jobs that have none, each a row too.
     """
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
     table.caption, table.caption_justify = _notes(runs), "left"
@@ -46,6 +58,11 @@ def results_table(runs: Sequence[tuple[Content, Content]]) -> Table:
             _likeness_cell(summary),
         )
         table.add_row(*map(Text, cells))
+        table.add_section()
+    for failure in failures:
+        table.add_row(
+            Text(f"{failure.dataset}\n{failure.model}"), Text(f"{failure.method}\nFAILED: {failure.reason}"), *"----"
+        )
         table.add_section()
     return table
 
