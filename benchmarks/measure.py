@@ -27,7 +27,8 @@ Sample = dict[str, Any]
 
 _TIMES = ("tokenise_ms", "prefill_ms", "decode_ms")
 _SHOWN = ("pieces", "token_texts", "trees")
-_EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", *_TIMES, "score", "no_answer", "baseline", *_SHOWN)
+_SCORED = ("score", "no_answer")
+_EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", *_TIMES, *_SCORED, "baseline", *_SHOWN)
 
 
 def prompt_ids(pipeline: Pipeline, example: Example) -> list[int]:
