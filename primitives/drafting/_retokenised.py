@@ -72,7 +72,7 @@ class Retokeniser:
         # A text that ends within a character is completed only together with that character's beginning.
         within = self.target.decode(tokens[-1:].tolist()).endswith(_PARTIAL)
         for behind in _LOOKBEHINDS[:-1] if within else _LOOKBEHINDS:
-            own = tokens[len(tokens) - behind :].tolist() if behind <= len(tokens) else []
+            own = tokens[max(0, len(tokens) - behind) :].tolist()
             text = self.target.decode(own, skip_special_tokens=True).rstrip(_PARTIAL)
             ids = list(self.target(text + added, add_special_tokens=False).input_ids)
             if ids[: len(own)] == own:
