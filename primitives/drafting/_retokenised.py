@@ -50,12 +50,11 @@ class Retokeniser:
         """Return the draft model's ids of int64[T] target ids, which begin with the prompt of `start`."""
         window = self._encoded(tokens[self._anchor :])
         if len(tokens) - self._anchor > 2 * _WINDOW:
-            # The window moves on where the tokens before the cut are the same with and without those behind it.
+            # The window moves on at a place where both its halves are tokenised as they are in the whole.
             for cut in range(self._anchor + _WINDOW, len(tokens)):
                 before = self._encoded(tokens[self._anchor : cut])
-                if window[: len(before)] == before:
-                    self._fixed += before
-                    window = window[len(before) :]
+                if window == before + self._encoded(tokens[cut:]):
+                    self._fixed, window = self._fixed + before, window[len(before) :]
                     self._anchor = cut
                     break
         return np.array(self._fixed + window, np.int64)
@@ -70,10 +69,12 @@ class Retokeniser:
         added = self._added(tokens, drafted)
         if not added:
             return np.empty(0, np.int64)
-        for behind in _LOOKBEHINDS:
-            own = tokens[len(tokens) - behind :].tolist() if behind <= len(tokens) else []
-            text = self.target.decode(own, skip_special_tokens=True) + added
-            ids = list(self.target(text, add_special_tokens=False).input_ids)
+        # A text that ends within a character is completed only together with that character's beginning.
+        within = self.target.decode(tokens[-1:].tolist()).endswith(_PARTIAL)
+        for behind in _LOOKBEHINDS[:-1] if within else _LOOKBEHINDS:
+            own = tokens[max(0, len(tokens) - behind) :].tolist()
+            text = self.target.decode(own, skip_special_tokens=True).rstrip(_PARTIAL)
+            ids = list(self.target(text + added, add_special_tokens=False).input_ids)
             if ids[: len(own)] == own:
                 return self._usable(ids[len(own) :])
         return np.empty(0, np.int64)
@@ -82,8 +83,8 @@ class Retokeniser:
         """Return the text that a draft adds; it is decoded behind what it follows, which decides about blanks."""
         base = self.text_of(tokens)[-_LOOKBEHINDS[0] :].tolist()
         before = self.draft.decode(base, skip_special_tokens=True)
-        text = self.draft.decode(base + drafted, skip_special_tokens=True).rstrip(_PARTIAL)
-        return str(text[len(before) :]) if text.startswith(before) else ""
+        text = self.draft.decode(base + drafted, skip_special_tokens=True)
+        return str(text[len(before) :]).partition(_PARTIAL)[0] if text.startswith(before) else ""
 
     def _encoded(self, tokens: Ints) -> list[int]:
         text = self.target.decode(tokens.tolist(), skip_special_tokens=True).rstrip(_PARTIAL)
