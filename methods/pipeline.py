@@ -136,6 +136,8 @@ def assemble(settings: Settings) -> Pipeline:
 def connect(settings: Settings, model: LoadedModel, target: CausalLMTarget, store: Stores | None) -> Connector:
     """Join the drafter and the verifier of these settings over a target that is there already."""
     calibration = load_calibration(settings, model.fingerprint)
+    whole = DRAFTERS.bare(settings.drafter).whole
+    max_nodes = settings.connector.max_nodes or max(DEFAULT_MAX_NODES[target.device.type], whole)
     resources = {
         "vector_store": None if store is None else store.vectors,
         "token_store": None if store is None else store.tokens,
@@ -159,8 +161,6 @@ def connect(settings: Settings, model: LoadedModel, target: CausalLMTarget, stor
     def decode(ids: Sequence[int]) -> str:
         return str(model.tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    default = max(DEFAULT_MAX_NODES[target.device.type], drafter.whole)
-    max_nodes = settings.connector.max_nodes or default
     return Connector(target, drafter, verifier, decode, max_nodes, settings.connector.layout)
 
 

@@ -12,7 +12,7 @@ BLANK_LINE: Final = "\n\n"
 
 
 class SegmentEnds:
-    """Which tokens of a vocabulary end a segment (SemanticSpec, arXiv 2602.03708; its code lists ids of the Qwen vocabulary).
+    """Which tokens of a vocabulary end a segment (SemanticSpec, arXiv 2602.03708, whose code lists ids of Qwen's).
 
     A token ends a segment if its text holds a blank line, or if it begins with the line break that follows another one:
     some vocabularies have no token for both.

@@ -89,7 +89,7 @@ class SemanticVerifier(Verifier):
         return bool(possible.all() and within_top(logits, tokens, self.top_k).all())
 
     def _means_the_same(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> bool:
-        """Return what the probes decide about a segment: row i+1 of the view and node i of the tree are after token i."""
+        """Return what the probes decide; row i+1 of the view and node i of the tree are the states after token i."""
         if not self.awaits_probes:
             return False
         if tree.hidden is None:
