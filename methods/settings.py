@@ -196,8 +196,8 @@ def _budget_problems(settings: Settings) -> Iterator[str]:
         return
     if max_nodes is not None and 1 <= max_nodes < whole:
         yield (
-            f"connector.max_nodes is {max_nodes}, but a draft of drafter '{settings.drafter['name']}' has up to {whole} "
-            "nodes and is worth little if it is cut: raise it, leave it null, or lower drafter.max_tokens"
+            f"connector.max_nodes is {max_nodes}, but a draft of drafter '{settings.drafter['name']}' has up to "
+            f"{whole} nodes and is worth little if it is cut: raise it, leave it null, or lower drafter.max_tokens"
         )
 
 

@@ -1,7 +1,7 @@
 """SemanticSpec: a small language model drafts a whole segment of the text, up to the next blank line.
 
-Source: SemanticSpec (arXiv 2602.03708). The first segment is the target's; then the draft model writes one at a time, and
-where one is rejected, the target writes it anew.
+Source: SemanticSpec (arXiv 2602.03708). The first segment is the target's; then the draft model writes one at a time,
+and where one is rejected, the target writes it anew.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class SegmentEnds:
     """Which tokens of a vocabulary end a segment (SemanticSpec, arXiv 2602.03708, whose code lists ids of Qwen's).
 
     A token ends a segment if its text holds a blank line, or if it begins with the line break that follows another one:
-    some vocabularies have no token for both.
+    some vocabularies have no token for both. A third line break in a row, behind a token with two, ends nothing.
 
     Args:
         tokenizer: of the model.
@@ -31,7 +31,8 @@ class SegmentEnds:
             np.char.startswith(texts, "\n"),
             np.char.endswith(texts, "\n"),
         )
-        self._holds, self._begins, self._breaks = masks
+        self._holds, self._begins, breaks = masks
+        self._breaks = breaks & ~self._holds
 
     @property
     def ids(self) -> Ints:
