@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from corpora.loading import check_dataset, path_problem
 from methods.drafts import draft_problems
 from methods.overrides import OverrideError, compose
-from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, Settings
+from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, ProbeSettings, Settings
 from methods.train_set import train_problem
 from primitives.contract import Drafter, Verifier
 from primitives.models.device import resolve_device, resolve_dtype
@@ -38,6 +38,7 @@ STORES = ("vector_store", "token_store")
 STORE_KINDS = ("id", "ood", "none")
 INDEX_KINDS = ("auto", "flat", "ivf_pq", "hnsw")
 LEAKS = ("drop", "keep")
+EQUIVALENCES = ("nli", "embedding")
 # What every target and every tree give, so that no drafter need provide it.
 ALWAYS_PROVIDED = frozenset({"hidden", "lookahead"})
 NEED_WORDS = {"chain": "a single branch", "draft_hidden": "the draft model's hidden states"}
@@ -63,6 +64,7 @@ def problems(settings: Settings) -> list[str]:
         *_primitive_problems(DRAFTERS, settings.drafter),
         *_primitive_problems(VERIFIERS, settings.verifier),
         *_fit_problems(settings),
+        *_probe_problems(settings.probe),
     ]
 
 
@@ -186,6 +188,22 @@ def _fit_problems(settings: Settings) -> Iterator[str]:
         )
     yield from draft_problems(settings)
     yield from _budget_problems(settings)
+
+
+def _probe_problems(probe: ProbeSettings) -> Iterator[str]:
+    if probe.equivalence not in EQUIVALENCES:
+        yield f"probe.equivalence is '{probe.equivalence}': {nearest(probe.equivalence, EQUIVALENCES)}"
+    for name in ("num_prompts", "prefixes", "samples", "max_new_tokens", "batch_size", "epochs", "patience"):
+        if getattr(probe, name) < 1:
+            yield f"probe.{name} is {getattr(probe, name)}; it must be at least 1"
+    for name in ("temperature", "learning_rate"):
+        if not getattr(probe, name) > 0:
+            yield f"probe.{name} is {getattr(probe, name)}; it must be above 0"
+    for name, low, high in (("top_p", 0, 1), ("validation", 0, 1), ("threshold", -1, 1)):
+        if not low < getattr(probe, name) <= high:
+            yield f"probe.{name} is {getattr(probe, name)}; it must be above {low} and at most {high}"
+    if probe.seed < 0:
+        yield f"probe.seed is {probe.seed}; it must be at least 0"
 
 
 def _budget_problems(settings: Settings) -> Iterator[str]:

@@ -65,8 +65,12 @@ class Probes:
             own = {key.removeprefix(f"{side}."): value for key, value in weights.items() if key.startswith(f"{side}.")}
             sides[side] = Probe(len(own["mean"]))
             sides[side].load_state_dict(own)
-            sides[side].eval().requires_grad_(False)
+            sides[side].train(False).requires_grad_(False)
         return cls(**sides)
+
+    def to(self, device: torch.device) -> Probes:
+        """Return the probes, moved to a device."""
+        return Probes(self.target.to(device), self.draft.to(device))
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
