@@ -57,7 +57,7 @@ class Labeller:
         self._answer_after = drafter.answer_after
         self._equivalence = equivalence
         self._eos_ids = frozenset(configured_eos(model.model))
-        self._ends = SegmentEnds(model.tokenizer, model.model.get_input_embeddings().num_embeddings)
+        self._ends = SegmentEnds(model.tokenizer, len(model.embeddings))
 
     def __call__(self, prompt: Ints, name: str, seed: int) -> list[Arrays]:
         """Return what is found behind each prefix of the answer to int64[T] prompt ids.

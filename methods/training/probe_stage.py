@@ -145,7 +145,6 @@ def _made_of(settings: Settings, corpus: Corpus) -> dict[str, Any]:
 def draw_curves(path: Path, fits: Mapping[str, Fit]) -> None:
     """Write a .png of the errors of each probe over the epochs, beside that of a probe that always says the mean."""
     # matplotlib takes a second to import, which no run needs.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
@@ -157,4 +156,4 @@ def draw_curves(path: Path, fits: Mapping[str, Fit]) -> None:
         axes.set(xlabel="epoch", ylabel="mean squared error", title=f"probe of the {side} model", ylim=(0, None))
         axes.legend(fontsize="small")
         axes.grid(alpha=0.3)
-    write_whole(path, lambda file: FigureCanvasAgg(figure).print_png(file))
+    write_whole(path, lambda file: figure.savefig(file, format="png", dpi=120))

@@ -134,8 +134,8 @@ def test_an_encoder_may_take_the_place_of_tf_idf(tmp_path: Path) -> None:
     notion = equivalence_of(ProbeSettings(equivalence_model=str(folder), threshold=0.9), CPU)
     assert isinstance(notion, Likeness)
     vectors = notion._encoded(["t5 t6 t7", "t5"])
-    tokenizer, model = notion._encoder or (None, None)
-    assert tokenizer is not None
+    assert notion._encoder is not None
+    tokenizer, model = notion._encoder
     alone = model(**tokenizer(["t5"], return_tensors="pt")).last_hidden_state[0].double().mean(0)
     torch.testing.assert_close(torch.from_numpy(vectors[1]), alone, rtol=0, atol=1e-5)
     assert notion.clusters(["t5 t6", "t5 t6", "t9"]).tolist()[:2] == [0, 0]

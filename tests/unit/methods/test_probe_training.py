@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 from methods.pipeline import assemble, load_pipeline
 from methods.schema import ProbeSettings
 from methods.settings import SettingsError, compose, problems
-from methods.training import probe_labels, probe_stage
+from methods.training import probe_fit, probe_labels, probe_stage
 from methods.training.equivalence import Equivalence
 from methods.training.probe_files import ProbeError, read_probes
 from methods.training.probe_fit import fit_probe
@@ -25,7 +27,7 @@ from primitives.models import segments
 from primitives.models.causal_lm import CausalLMTarget
 from primitives.models.sampling import sampled
 from primitives.models.segments import SegmentEnds
-from tests.rigs import Draft, random_prompt, tiny_draft, tiny_model
+from tests.rigs import random_prompt, tiny_draft, tiny_model
 from tests.unit.methods.building import Counted
 from tests.unit.primitives.drafting.test_semanticspec import BREAKS, TOKENIZER, drafter_of
 
@@ -83,9 +85,12 @@ def test_mean_states_are_those_of_a_whole_forward() -> None:
         torch.testing.assert_close(torch.from_numpy(states), whole, rtol=0, atol=1e-4)
 
 
+def loaded(model: Any) -> Any:
+    return SimpleNamespace(model=model, tokenizer=TOKENIZER, embeddings=model.get_input_embeddings().weight)
+
+
 def labeller(place: Path, **changes: Any) -> Any:
-    model: Any = Draft(tiny_model(), TOKENIZER)
-    draft: Any = Draft(tiny_draft().model, TOKENIZER)
+    model, draft = (loaded(each) for each in (tiny_model(), tiny_draft().model))
     knobs = {"max_tokens": 12, "answer_after": changes.pop("answer_after", "")}
     settings = ProbeSettings(**{"samples": 6, "max_new_tokens": 40, "temperature": 1.0, "top_p": 1.0, **changes})
     place.mkdir(exist_ok=True)
@@ -118,7 +123,7 @@ def test_no_prefix_reaches_behind_the_string_that_ends_the_drafts(tmp_path: Path
     prompt = np.array(random_prompt(3))
     whole = labeller(tmp_path / "whole", prefixes=20)
     whole(prompt, "one", 0)
-    kept = probe_labels.kept(tmp_path / "whole" / "one.safetensors", lambda: {})
+    kept = load_file(tmp_path / "whole" / "one.safetensors")
     answer, places = kept["answer"], kept["places"].tolist()
     mark = TOKENIZER.decode([answer[places[2] + 1]])
     cut = labeller(tmp_path / "cut", prefixes=20, answer_after=mark)(prompt, "one", 0)
@@ -160,9 +165,8 @@ def test_a_probe_learns_what_can_be_learned() -> None:
 
 
 def test_the_seed_decides_about_the_fit() -> None:
-    weights = [
-        fit_probe(*separable(0, 100), ProbeSettings(epochs=2, seed=seed)).probe.layers[0].weight for seed in (0, 0, 1)
-    ]
+    fits = [fit_probe(*separable(0, 100), ProbeSettings(epochs=2, seed=seed)) for seed in (0, 0, 1)]
+    weights = [fit.probe.state_dict()["layers.0.weight"] for fit in fits]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
 
@@ -178,10 +182,14 @@ def test_training_ends_when_the_error_has_not_fallen_for_some_epochs() -> None:
 def test_no_prompt_is_trained_on_and_tried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     states, labels, owner = separable(0, 200, 10)
     seen: list[Any] = []
-    from methods.training import probe_fit
 
     plain = probe_fit._epochs
-    monkeypatch.setattr(probe_fit, "_epochs", lambda *parts: seen.append(parts) or plain(*parts))
+
+    def watched(*parts: Any) -> Any:
+        seen.append(parts)
+        return plain(*parts)
+
+    monkeypatch.setattr(probe_fit, "_epochs", watched)
     fit_probe(states, labels, owner, ProbeSettings(epochs=1, validation=0.3))
     rows = {tuple(row): prompt for row, prompt in zip(states.tolist(), owner.tolist(), strict=True)}
     _, training, held, _ = seen[0]
