@@ -174,8 +174,8 @@ def _example(row: Mapping[str, Any], index: int, split: Split, columns: Columns,
             f"{origin}, row {index + 1} has no column '{missing[0]}'; needed: {', '.join(columns.required)}"
         )
     try:
-        fields = columns.read(row)
+        fields = columns.read(row)._asdict()
     except ValueError as error:
         raise ValueError(f"{origin}, row {index + 1}: {error}") from error
-    *content, name = fields
-    return Example(f"{split}-{index:05d}" if name is None else name, *content)
+    name = fields.pop("id")
+    return Example(f"{split}-{index:05d}" if name is None else name, **fields)
