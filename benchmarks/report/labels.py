@@ -16,7 +16,8 @@ def labels(runs: Sequence[Run]) -> list[str]:
     """
     alike: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for place, run in enumerate(runs):
-        alike[(*run.group, run.manifest["method"])].append(place)
+        shared = (*run.group, run.manifest["method"])
+        alike[shared].append(place)
     names = [str(run.manifest["method"]) for run in runs]
     for places in alike.values():
         if len(places) > 1:

@@ -10,12 +10,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from benchmarks.report.charts.all import charts, quality_words
+from benchmarks.report.charts.all import charts
 from benchmarks.report.charts.chart import WIDTH
 from benchmarks.report.labels import labels
 from benchmarks.report.loading import Run
 from benchmarks.report.payload import packed
-from benchmarks.report.rows import COLUMNS, table_rows
+from benchmarks.report.rows import COLUMNS, quality_words, table_rows
 
 ASSETS = Path(__file__).parent / "assets"
 _STYLES = ("theme.css", "page.css", "table.css", "charts.css", "viewer.css")

@@ -41,6 +41,7 @@ class Row:
     label: str
     parts: str
     guarantee: str
+    quality: str
     warnings: list[str]
     dataset: str
     model: str
@@ -87,6 +88,7 @@ def _row(place: int, run: Run, label: str) -> Row:
         label=label,
         parts=f"{manifest['drafter']} + {manifest['verifier']}",
         guarantee=manifest["guarantee"],
+        quality=quality_words(run),
         warnings=_warnings(run),
         dataset=manifest["dataset"]["name"],
         model=manifest["model"],
@@ -94,6 +96,16 @@ def _row(place: int, run: Run, label: str) -> Row:
         prompts=str(n) if n == total else f"{n} of {total}",
         cells=[_cell(run, column) for column in COLUMNS],
     )
+
+
+def quality_words(run: Run) -> str:
+    """Return a run's quality beside plain decoding's, in a few words."""
+    ratio, ours, plain = (figures.quality(run, side) for side in ("ratio", "method", "baseline"))
+    if ours.value is None:
+        return "quality not measured"
+    if ratio.value is None:
+        return f"quality {ours.text()} / {plain.text()}"
+    return f"quality ratio {ratio.full()}"
 
 
 def _cell(run: Run, column: Column) -> Cell:

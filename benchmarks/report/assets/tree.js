@@ -16,7 +16,7 @@ function short(text) {
 }
 
 /** Return the nodes of a tree with their children, the committed child first. */
-function nodesOf(tree, tokens, first) {
+function nodesOf(tree, sample, tokens, first, colour) {
   const nodes = tree.texts.map((text, id) => ({
     id,
     text,
@@ -29,7 +29,8 @@ function nodesOf(tree, tokens, first) {
   const top = [];
   for (const node of nodes) {
     node.on = node.at >= 0;
-    node.kind = node.on ? WAYS[tokens[first + node.at].way].kind : null;
+    node.token = node.on ? tokens[first + node.at] : null;
+    node.kind = node.on ? kindOf(node.token, sample, colour).kind : null;
     (node.parent < 0 ? top : nodes[node.parent].children).push(node);
   }
   const committedFirst = (a, b) => Number(b.on) - Number(a.on) || Number(b.pending) - Number(a.pending);
@@ -52,9 +53,9 @@ function layOut(top) {
 }
 
 function nodeWords(node) {
-  const fate = node.on ? `committed, ${WAYS.find((way) => way.kind === node.kind).name}` : 'rejected';
+  const fate = node.on ? `committed, ${WAYS[node.token.way].name}` : 'rejected';
   const pending = node.pending ? ', the pending token' : '';
-  const who = node.who.length && !(node.pending && node.kind === 'plain') ? `, drafted by ${node.who.join(' and ')}` : '';
+  const who = node.who.length && !(node.on && node.token.who < 0) ? `, drafted by ${node.who.join(' and ')}` : '';
   return `“${visible(node.text)}” ${fate}${pending}${who}`;
 }
 

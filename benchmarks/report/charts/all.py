@@ -11,6 +11,7 @@ from benchmarks.report.charts.forest import forest
 from benchmarks.report.charts.plane import Point, plane
 from benchmarks.report.charts.stacked import Bar, Part, stacked
 from benchmarks.report.loading import Run
+from benchmarks.report.rows import quality_words
 
 _WAYS = (("exact", "exact"), ("top_k", "top-k"), ("window", "window"), ("relaxed", "relaxed"))
 _PLAIN = Part("plain", "plain")
@@ -54,16 +55,6 @@ def charts(runs: Sequence[Run], labels: Sequence[str]) -> list[Chart]:
         ),
     ]
     return [chart for chart in found if chart is not None]
-
-
-def quality_words(run: Run) -> str:
-    """Return a run's quality beside plain decoding's, in a few words."""
-    ratio, ours, plain = (figures.quality(run, side) for side in ("ratio", "method", "baseline"))
-    if ours.value is None:
-        return "quality not measured"
-    if ratio.value is None:
-        return f"quality {ours.text()} / {plain.text()}"
-    return f"quality ratio {ratio.full()}"
 
 
 def _both_words(run: Run) -> tuple[str, str]:

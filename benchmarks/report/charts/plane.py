@@ -60,7 +60,7 @@ def plane(points: Sequence[Point], quality_title: str, is_ratio: bool) -> Chart 
     return Chart(
         "plane",
         "Speed and quality",
-        f"{quality_title} against speedup, with 95 % intervals; right and up is better. The line joins the runs that "
+        f"{quality_title[:1].upper()}{quality_title[1:]} against speedup, with 95 % intervals; right and up is better. The line joins the runs that "
         "no other run beats in both.",
         Markup("").join(body),
         _BOTTOM + 46,
@@ -123,7 +123,7 @@ def _cross(point: Point, across: Axis, up: Axis) -> Markup:
 
 def _labels(points: Sequence[Point], across: Axis, up: Axis) -> list[Markup]:
     """Return the names right of the plot, each at its point's height or as near as its neighbours let it."""
-    order = sorted(points, key=lambda point: up(point.place[1]))
+    order = sorted(points, key=lambda point: (up(point.place[1]), across(point.place[0])))
     heights: list[float] = []
     for point in order:
         heights.append(max(up(point.place[1]), heights[-1] + _LABEL_STEP if heights else _TOP))
