@@ -60,8 +60,8 @@ def plane(points: Sequence[Point], quality_title: str, is_ratio: bool) -> Chart 
     return Chart(
         "plane",
         "Speed and quality",
-        f"{quality_title[:1].upper()}{quality_title[1:]} against speedup, with 95 % intervals; right and up is better. The line joins the runs that "
-        "no other run beats in both.",
+        f"{quality_title[:1].upper()}{quality_title[1:]} against speedup, with 95 % intervals; right and up is better. "
+        "The line joins the runs that no other run beats in both.",
         Markup("").join(body),
         _BOTTOM + 46,
         f"Not beaten in both speed and quality: {names}.",
