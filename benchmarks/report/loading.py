@@ -75,4 +75,13 @@ def _read(path: Path) -> Run:
     if missing:
         raise ValueError(f"{path / 'manifest.json'} lacks {', '.join(missing)}: it does not describe a run")
     samples, summary = folder.samples(), folder.summary()
-    return Run(manifest, summary or summarise(manifest, samples), samples, summary is not None)
+    return Run(manifest, summary or _so_far(path, manifest, samples), samples, summary is not None)
+
+
+def _so_far(path: Path, manifest: dict[str, Any], samples: list[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return summarise(manifest, samples)
+    except KeyError as error:
+        raise ValueError(
+            f"{path} was left unfinished by another version, whose samples lack {error}: finish it or leave it out"
+        ) from error

@@ -115,7 +115,9 @@ def _cell(run: Run, column: Column) -> Cell:
     if column.title == "Quality" and figure.value is None:
         value = _NOT_MEASURED
     elif column.title == "Quality":
-        notes = (f"plain {figures.quality(run, 'baseline').full()}", run.summary["quality"]["metric"])
+        silent = (run.summary["quality"].get("no_answer") or {}).get("method")
+        without = [f"{silent} without answer"] if silent else []
+        notes = (f"plain {figures.quality(run, 'baseline').full()}", run.summary["quality"]["metric"], *without)
     n = "" if figure.n == run.summary["n"] or figure.value is None else f"n={figure.n}"
     return Cell(value, figure.interval(column.digits, column.percent), figure.value, n, notes)
 

@@ -76,11 +76,12 @@ def sample(
         "drafted_by": who,
         **{f"{part}_ms": [ms / 4] * length for part in ("draft", "verify", "judge", "commit")},
         "score": score,
+        "no_answer": score == 0,
         "lossless": None,
         "peak_rss_mb": 100.0,
         "token_texts": {str(ids_of([text])[0]): text or "<end>" for text in {*pieces, *greedy, WRONG}},
         "trees": trees,
-        "baseline": {**_side(greedy, 10.0 * (len(greedy) - 1), len(greedy) - 1), "score": score},
+        "baseline": {**_side(greedy, 10.0 * (len(greedy) - 1), len(greedy) - 1), "score": score, "no_answer": False},
     }
     return {**line, **changes}
 

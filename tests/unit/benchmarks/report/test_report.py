@@ -143,6 +143,19 @@ def test_a_run_that_was_stopped_is_shown_as_such(tmp_path: Path) -> None:
     assert "1 of 2" in html
 
 
+def test_a_run_that_another_version_left_is_refused(tmp_path: Path) -> None:
+    line = sample("a", TEXT)
+    del line["nodes"]
+    write_run(tmp_path, [line], finished=False)
+    with pytest.raises(ValueError, match="samples lack 'nodes': finish it or leave it out"):
+        load_runs([tmp_path])
+
+
+def test_outputs_without_an_answer_are_counted_beside_their_score(tmp_path: Path) -> None:
+    write_run(tmp_path, [sample("a", TEXT, score=0.0), sample("b", TEXT)])
+    assert any("1 without answer" in cell for cell in read(tmp_path)[1].cells)
+
+
 def test_runs_of_one_method_are_told_apart_by_what_differs(tmp_path: Path) -> None:
     for place, theta in enumerate((0.1, 0.2)):
         write_run(tmp_path, [sample("a", TEXT)], hash=str(place), config={"verifier": {"theta_e": theta, "k": 3}})
