@@ -90,7 +90,7 @@ def _row(generation: Generation, greedy: Generation, example: Example, metric: s
         "distinct_4": _or_nan(distinct_n(generation.ids)),
         "prefix": common_prefix(generation.ids, greedy.ids),
         "same": float(generation.ids == greedy.ids),
-        "score": _or_nan(metric_named(metric).score(generation.text, example)),
+        "score": _or_nan(metric_named(metric).score(generation.text, example) if metric else None),
     }
 
 
