@@ -42,7 +42,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     write_run(place / "runs", lines)
     same = [sample(line["id"], TEXT, ms=20.0) for line in lines]
-    same[2] = sample("broken", TEXT, GREEDY, lossless={"kind": "mismatch"})
+    same[2] = sample("broken", TEXT, GREEDY, ms=60.0, lossless={"kind": "mismatch"})
     write_run(place / "runs", same, method="vanilla", guarantee="exact", verifier="exact")
     old = [sample(line["id"], TEXT, ms=12.0) for line in lines]
     for line in old:
