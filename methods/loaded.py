@@ -1,22 +1,82 @@
-"""The model of this process, loaded once for the jobs of a sweep that follow each other with the same one."""
+"""The models of this process, loaded once for the jobs of a sweep that follow each other with the same ones."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+from methods.drafts import HEAD, MODEL, asks_for_draft, draft_settings
 from methods.places import cache_folder
 from methods.schema import Settings
 from primitives.models.device import resolve_device, resolve_dtype
-from primitives.models.loading import LoadedModel, load_model
+from primitives.models.fingerprint import model_fingerprint
+from primitives.models.loading import LoadedModel, check_head, check_model, head_folder, load_model, model_folder
+from primitives.models.settings import ModelSettings
+from primitives.registry import DRAFTERS
 
 _LOADED: dict[str, LoadedModel] = {}
 
 
 def loaded_model(settings: Settings) -> LoadedModel:
     """Return the model of these settings; one that was loaded before for others is given up."""
-    device = resolve_device(settings.device)
-    dtype, cache = resolve_dtype(settings.dtype, device), cache_folder(settings)
-    key = repr((settings.model, device, dtype, cache))
+    drafts = [draft_settings(settings)] if DRAFTERS.asks_for(settings.drafter, MODEL) else []
+    needed = {_key(settings, model) for model in (settings.model, *drafts)}
+    # A sweep over models must not hold two at a time.
+    for key in _LOADED.keys() - needed:
+        del _LOADED[key]
+    return _loaded(settings, settings.model)
+
+
+def loaded_draft(settings: Settings) -> LoadedModel | None:
+    """Return the draft model if the drafter asks for one; where it is the target, their weights are shared."""
+    if not DRAFTERS.asks_for(settings.drafter, MODEL):
+        return None
+    return _loaded(settings, draft_settings(settings))
+
+
+def draft_folder(settings: Settings) -> Path | None:
+    """Return the folder of the draft head if the drafter asks for one, fetched if need be."""
+    if not DRAFTERS.asks_for(settings.drafter, HEAD):
+        return None
+    return head_folder(draft_settings(settings))
+
+
+def draft_fingerprint(settings: Settings) -> str | None:
+    """Return the identity of the drafter's weights, None if it has none."""
+    if not asks_for_draft(settings):
+        return None
+    head = draft_folder(settings)
+    return model_fingerprint(head or model_folder(draft_settings(settings), cache_folder(settings))[0])
+
+
+def check_models(settings: Settings) -> list[str]:
+    """Return one sentence for each model of these settings that cannot be had; nothing is fetched or loaded."""
+    cache = cache_folder(settings)
+    checks: list[Callable[[], None]] = [lambda: check_model(settings.model, cache)]
+    if DRAFTERS.asks_for(settings.drafter, MODEL):
+        checks.append(lambda: check_model(draft_settings(settings), cache))
+    if DRAFTERS.asks_for(settings.drafter, HEAD):
+        checks.append(lambda: check_head(draft_settings(settings)))
+    found = []
+    for check in checks:
+        try:
+            check()
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def _loaded(settings: Settings, model: ModelSettings) -> LoadedModel:
+    key = _key(settings, model)
     if key not in _LOADED:
-        # A sweep over models must not hold two at a time.
-        _LOADED.clear()
-        _LOADED[key] = load_model(settings.model, device, dtype, cache)
+        device = resolve_device(settings.device)
+        dtype = resolve_dtype(settings.dtype, device)
+        _LOADED[key] = load_model(model, device, dtype, cache_folder(settings))
     return _LOADED[key]
+
+
+def _key(settings: Settings, model: ModelSettings) -> str:
+    """Return what a loaded model depends on; how prompts are written is none of it."""
+    device = resolve_device(settings.device)
+    source = model.path or model.embedded or model.hub_id
+    return repr((source, device, resolve_dtype(settings.dtype, device), cache_folder(settings)))

@@ -10,7 +10,8 @@ from typing import Any, Final
 from connectors.connector import Connector
 from connectors.trace import Generation
 from methods.calibration.files import check_calibration, load_calibration
-from methods.loaded import loaded_model
+from methods.drafts import HEAD, MODEL
+from methods.loaded import draft_fingerprint, draft_folder, loaded_draft, loaded_model
 from methods.offline.build import build_store
 from methods.offline.plan import Plan, plan_store
 from methods.offline.stores import Stores
@@ -75,6 +76,9 @@ class Pipeline:
         """Return the fingerprints of what the pipeline is made of."""
         prints = {"model": self.model.fingerprint, "tokenizer": self.model.tokenizer_fingerprint}
         parts = {"datastore": self.store, "calibration": load_calibration(self.settings, self.model.fingerprint)}
+        draft = draft_fingerprint(self.settings)
+        if draft is not None:
+            prints["draft_model"] = draft
         return prints | {name: part.fingerprint for name, part in parts.items() if part is not None}
 
 
@@ -127,6 +131,9 @@ def connect(settings: Settings, model: LoadedModel, target: CausalLMTarget, stor
         "eos_ids": target.eos_ids,
         "vocab_size": target.vocab_size,
         "embeddings": model.embeddings,
+        "tokenizer": model.tokenizer,
+        MODEL: loaded_draft(settings),
+        HEAD: draft_folder(settings),
         "calibration": None if calibration is None else calibration.constants,
     }
     for name in STORES:

@@ -101,7 +101,7 @@ class Settings:
         decode: how long and how to decode.
         calibration: how much is measured for a verifier with constants of the target.
         training: what scripts.train_eagle does; no run looks at it.
-        draft_model: model of a drafter that has one.
+        draft_model: weights of a drafter that has some: hub id, folder, .gguf file, or a name of the model group.
         device: "auto", "cpu", "cuda" or "cuda:N".
         dtype: "auto", "float32", "bfloat16" or "float16".
         results_dir: where result folders and logs go.

@@ -9,6 +9,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from corpora.loading import check_dataset
+from methods.drafts import draft_problems
 from methods.overrides import OverrideError, compose
 from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, Settings
 from primitives.contract import Drafter, Verifier
@@ -184,8 +185,7 @@ def _fit_problems(settings: Settings) -> Iterator[str]:
             f"drafter '{drafter}' searches a datastore, but datastore=none: set datastore=id or datastore=ood, "
             "or choose a drafter that needs none"
         )
-    if settings.draft_model is not None and not DRAFTERS.asks_for(settings.drafter, "draft_model"):
-        yield f"draft_model is '{settings.draft_model}', but drafter '{drafter}' uses no draft model: leave it null"
+    yield from draft_problems(settings)
 
 
 def _needs(missing: frozenset[str]) -> str:

@@ -114,14 +114,10 @@ def _problems(settings: Settings) -> Iterator[str]:
 def _model_problems(jobs: list[Settings]) -> Iterator[str]:
     """Ask once for each model whether it can be had; nothing is downloaded or loaded."""
     # transformers takes seconds to import, and what is wrong without it should be answered before that.
-    from methods.offline import cache_folder
-    from primitives.models.loading import check_model
+    from methods.loaded import check_models
 
-    for settings in {repr(job.model): job for job in jobs}.values():
-        try:
-            check_model(settings.model, cache_folder(settings))
-        except ValueError as error:
-            yield str(error)
+    for settings in {repr((job.model, job.draft_model)): job for job in jobs}.values():
+        yield from check_models(settings)
 
 
 def _sentence(error: Exception, log: Path | None = None) -> str:

@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from primitives.models.folder import weight_files
+from primitives.models.folder import PICKLE, weight_files
 
 DIGITS = 32
 SAMPLE = 4096
@@ -23,9 +24,13 @@ def model_fingerprint(folder: Path) -> str:
     """Return a hash of the configuration and of the weights' layout, sizes and a sample of every tensor's bytes."""
     config = json.loads((folder / "config.json").read_text("utf-8"))
     digest = hashlib.sha256(_canonical({key: config[key] for key in config.keys() - INCIDENTAL}))
-    for file in weight_files(folder):
+    files = weight_files(folder)
+    for file in files:
         digest.update(f"{file.name}:{file.stat().st_size}".encode())
         _sample(file, digest)
+    if not files:
+        # A pickle does not tell where its tensors lie.
+        digest.update(np.memmap(folder / PICKLE, np.uint8))
     return digest.hexdigest()[:DIGITS]
 
 

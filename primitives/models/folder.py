@@ -7,6 +7,7 @@ from pathlib import Path
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 INDEX = "model.safetensors.index.json"
+PICKLE = "pytorch_model.bin"
 
 
 def folder_problem(folder: Path) -> str | None:
@@ -23,6 +24,15 @@ def folder_problem(folder: Path) -> str | None:
         return "has no *.safetensors weights"
     missing = [file.name for file in files if not file.is_file()]
     return f"lacks weight files ({', '.join(missing)})" if missing else None
+
+
+def head_problem(folder: Path) -> str | None:
+    """Return what keeps a folder from being a draft head, which has no tokenizer of its own, in words, or None."""
+    if not (folder / "config.json").is_file():
+        return "has no config.json"
+    if not (any(folder.glob("*.safetensors")) or (folder / PICKLE).is_file()):
+        return f"has no weights (*.safetensors or {PICKLE})"
+    return None
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -15,11 +15,11 @@ from transformers.utils.logging import disable_progress_bar
 
 from primitives.models import embedded
 from primitives.models.fingerprint import model_fingerprint, tokenizer_fingerprint
-from primitives.models.folder import folder_problem
+from primitives.models.folder import folder_problem, head_problem
 from primitives.models.gguf import check_gguf, gguf_cache, gguf_folder
-from primitives.models.hub import ask_hub, cached_folder, hub_folder
+from primitives.models.hub import HEAD_FILES, Wanted, ask_hub, cached_folder, hub_folder
 from primitives.models.pooled_cache import refuse_uncroppable
-from primitives.models.settings import ModelSettings
+from primitives.models.settings import DraftSettings, ModelSettings
 from primitives.models.wording import brief
 
 
@@ -56,11 +56,11 @@ def check_model(settings: ModelSettings, cache_dir: Path) -> None:
         ValueError: it cannot, and what to do.
     """
     if settings.path:
-        path = _local(settings.path)
+        path = _local(settings.path, settings.path_key)
         if path.is_file() and not gguf_cache(path, cache_dir).is_dir():
             check_gguf(path)
-    elif not settings.embedded and settings.hub_id and cached_folder(settings.hub_id) is None:
-        ask_hub(settings.hub_id)
+    elif not settings.embedded and settings.hub_id and cached_folder(settings.hub_id, _wanted(settings)) is None:
+        ask_hub(settings.hub_id, _wanted(settings))
 
 
 def model_folder(settings: ModelSettings, cache_dir: Path) -> tuple[Path, str]:
@@ -70,13 +70,38 @@ def model_folder(settings: ModelSettings, cache_dir: Path) -> tuple[Path, str]:
         ValueError: it cannot be had, and what to do.
     """
     if settings.path:
-        path = _local(settings.path)
+        path = _local(settings.path, settings.path_key)
         return (path if path.is_dir() else gguf_folder(path, cache_dir)), str(path)
     if settings.embedded:
         return embedded.embedded_folder(cache_dir), f"PyPI: {embedded.REQUIREMENT}"
     if settings.hub_id:
-        return hub_folder(settings.hub_id), f"hub: {settings.hub_id}"
+        return hub_folder(settings.hub_id, _wanted(settings)), f"hub: {settings.hub_id}"
     raise ValueError(f"model '{settings.name}' has no source: set model.path=<model folder or .gguf file>")
+
+
+def check_head(settings: DraftSettings) -> None:
+    """Find out in seconds whether a draft head can be had; ValueError as of `head_folder`."""
+    if settings.hub_id and not settings.path and cached_folder(settings.hub_id, _wanted_head(settings)) is None:
+        ask_hub(settings.hub_id, _wanted_head(settings))
+    elif not settings.hub_id or settings.path:
+        head_folder(settings)
+
+
+def head_folder(settings: DraftSettings) -> Path:
+    """Return the folder of a draft head, which needs a config.json and weights but no tokenizer; fetched if need be.
+
+    Raises:
+        ValueError: it cannot be had, and what to do.
+    """
+    if settings.path:
+        path = Path(settings.path).expanduser()
+        problem = head_problem(path) if path.is_dir() else "is no folder"
+        if problem is not None:
+            raise ValueError(f"{settings.path_key} '{settings.path}' {problem}: give the folder of a draft head")
+        return path
+    if settings.hub_id:
+        return hub_folder(settings.hub_id, _wanted_head(settings))
+    raise ValueError(f"{settings.path_key} '{settings.name}' is a whole model: give the folder or hub id of a head")
 
 
 def load_model(settings: ModelSettings, device: torch.device, dtype: torch.dtype, cache_dir: Path) -> LoadedModel:
@@ -136,17 +161,25 @@ def _with_one_bos(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[in
     return [bos, *ids]
 
 
-def _local(path: str) -> Path:
+def _wanted(settings: ModelSettings) -> Wanted:
+    return Wanted(settings.path_key, settings.hub_key)
+
+
+def _wanted_head(settings: DraftSettings) -> Wanted:
+    return Wanted(settings.path_key, settings.hub_key, HEAD_FILES, head_problem)
+
+
+def _local(path: str, key: str) -> Path:
     """Return an existing model folder or GGUF file."""
     place = Path(path).expanduser()
     if place.is_dir():
         problem = folder_problem(place)
         if problem is not None:
-            raise ValueError(f"model.path '{path}' {problem}: give a transformers model folder or a .gguf file")
+            raise ValueError(f"{key} '{path}' {problem}: give a transformers model folder or a .gguf file")
     elif not place.exists():
-        raise ValueError(f"model.path '{path}' does not exist: give a transformers model folder or a .gguf file")
+        raise ValueError(f"{key} '{path}' does not exist: give a transformers model folder or a .gguf file")
     elif place.suffix.lower() != ".gguf":
-        raise ValueError(f"model.path '{path}' is no .gguf file: give a transformers model folder or a .gguf file")
+        raise ValueError(f"{key} '{path}' is no .gguf file: give a transformers model folder or a .gguf file")
     return place
 
 

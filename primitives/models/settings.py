@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 
 @dataclass
@@ -18,10 +18,14 @@ class ModelSettings:
         embedded: the model is SmolLM2-135M-Instruct from PyPI, which needs no hub.
         chat_template: write prompts as the user's turn of a chat; off for base models.
         template_kwargs: further variables of the chat template (`enable_thinking`).
+        path_key, hub_key: what sentences to the user call `path` and `hub_id`.
 
     Raises:
         ValueError: no source at all, or template variables without a chat template.
     """
+
+    path_key: ClassVar[str] = "model.path"
+    hub_key: ClassVar[str] = "model.hub_id"
 
     name: str = "???"
     hub_id: str | None = None
@@ -45,3 +49,13 @@ class ModelSettings:
                 f"model.template_kwargs {self.template_kwargs} need the chat template: set model.chat_template=true, "
                 "or leave them empty"
             )
+
+
+@dataclass
+class DraftSettings(ModelSettings):
+    """The model of a drafter, which one setting names: `draft_model`."""
+
+    path_key: ClassVar[str] = "draft_model"
+    hub_key: ClassVar[str] = "draft_model"
+
+    chat_template: bool = False

@@ -50,7 +50,7 @@ def test_a_gguf_file_is_loaded_and_wins_over_the_other_sources(maker: Maker, tmp
 
 
 def test_hub_and_embedded_models_are_folders_too(model_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "hub_folder", lambda _name: model_files)
+    monkeypatch.setattr(loading, "hub_folder", lambda _name, _wanted: model_files)
     monkeypatch.setattr("primitives.models.embedded.embedded_folder", lambda _cache: model_files)
     hub = load_model(ModelSettings(name="a", hub_id="owner/name"), CPU, torch.float32, model_files)
     own = load_model(ModelSettings(name="b", embedded=True), CPU, torch.float32, model_files)
@@ -75,8 +75,8 @@ def test_wrong_paths_are_told_apart(model_files: Path, tmp_path: Path) -> None:
 
 def test_the_hub_is_asked_before_any_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(loading, "cached_folder", lambda _name: None)
-    monkeypatch.setattr(loading, "ask_hub", asked.append)
+    monkeypatch.setattr(loading, "cached_folder", lambda _name, _wanted: None)
+    monkeypatch.setattr(loading, "ask_hub", lambda name, _wanted: asked.append(name))
     check_model(ModelSettings(name="tiny", hub_id="owner/name"), tmp_path)
     check_model(ModelSettings(name="tiny", embedded=True), tmp_path)
     assert asked == ["owner/name"]

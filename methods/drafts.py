@@ -1,0 +1,62 @@
+"""What `draft_model` stands for: known from its words, before anything is loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, cast
+
+from omegaconf import OmegaConf
+
+from methods.overrides import groups
+from methods.schema import CONF_DIR, Settings
+from primitives.models.settings import DraftSettings
+from primitives.registry import DRAFTERS, nearest
+
+# How a drafter's constructor asks for its weights: as a loaded language model, or as the folder of a draft head.
+MODEL: Final = "draft_model"
+HEAD: Final = "draft_folder"
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def asks_for_draft(settings: Settings) -> bool:
+    """Return whether the drafter, or one within it, has weights of its own."""
+    return any(DRAFTERS.asks_for(settings.drafter, resource) for resource in (MODEL, HEAD))
+
+
+def draft_problems(settings: Settings) -> Iterator[str]:
+    """Yield one sentence if `draft_model` is missing, is not used, or cannot be the name of a model."""
+    drafter, draft = settings.drafter["name"], settings.draft_model
+    if not asks_for_draft(settings):
+        if draft is not None:
+            yield f"draft_model is '{draft}', but drafter '{drafter}' uses no draft model: leave it null"
+    elif draft is None:
+        kind = "head" if DRAFTERS.asks_for(settings.drafter, HEAD) else "model"
+        yield f"drafter '{drafter}' drafts with a {kind} of its own: set draft_model=<hub id, folder or .gguf file>"
+    else:
+        try:
+            draft_settings(settings)
+        except ValueError as error:
+            yield str(error)
+
+
+def draft_settings(settings: Settings) -> DraftSettings:
+    """Return which model `draft_model` names: a folder or file that is there, a choice of model=..., or a hub id.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    draft = str(settings.draft_model)
+    if Path(draft).expanduser().exists():
+        return DraftSettings(path=draft)
+    if draft in groups()["model"]:
+        known = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.load(CONF_DIR / "model" / f"{draft}.yaml")))
+        return DraftSettings(draft, known["hub_id"], known["path"], known["embedded"])
+    if not _HUB_ID.fullmatch(draft) or draft.endswith(".gguf") or draft.startswith("."):
+        raise ValueError(
+            f"draft_model is '{draft}', where nothing lies: give a model folder, a .gguf file, a hub id (owner/name), "
+            f"or one of the project's models: {nearest(draft, groups()['model'])}"
+        )
+    return DraftSettings(draft.rpartition("/")[2], hub_id=draft)
