@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-OUTPUT_OPTIONS = frozenset({"results_dir", "cache_dir", "resume"})
+# "training" decides nothing but what scripts.train_eagle does.
+OUTPUT_OPTIONS = frozenset({"results_dir", "cache_dir", "resume", "training"})
 # What must not have changed between two parts of one run, although the configuration is the same.
 _IDENTITY = ("fingerprints", "device", "dtype", "prompts")
 _NAME_LENGTH = 60

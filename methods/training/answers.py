@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 
 from corpora.corpus import Corpus
-from corpora.leaks import LeakCheck
 from corpora.loading import load_corpus, whole_split
 from corpora.settings import DatasetSettings
 from corpora.templates import TEMPLATES_VERSION, render
@@ -49,8 +48,8 @@ class Shard:
         """The .npy file of the states of all answers, one after the other."""
         return self.facts.with_suffix(".npy")
 
-    def recordings(self) -> list[Recording]:
-        """Return the answers; their states are mapped, not read.
+    def content(self) -> tuple[list[Recording], list[str], int]:
+        """Return the answers, their prompts' texts, and how many prompts were unfit; states are mapped, not read.
 
         Raises:
             StoreError: a file is missing or damaged.
@@ -62,14 +61,11 @@ class Shard:
             if sum(lengths) != len(states):
                 raise ValueError(f"it counts {sum(lengths)} states, and {self.states.name} holds {len(states)}")
             stops = np.cumsum(lengths)
-            return [
+            recordings = [
                 Recording(np.array(tokens, np.int64), answer, states[stop - length : stop])
                 for tokens, answer, stop, length in zip(facts["tokens"], facts["answers"], stops, lengths, strict=True)
             ]
-
-    def left_out(self) -> dict[str, int]:
-        """Return how many prompts have no part in the training, by reason."""
-        return dict(json.loads(self.facts.read_text(encoding="utf-8"))["left_out"])
+            return recordings, list(facts["instructions"]), int(facts["unfit"])
 
 
 class Answers:
@@ -87,9 +83,7 @@ class Answers:
         self.model = model
         self.layers = list(layers)
         self.eos_ids = frozenset(configured_eos(model.model))
-        self.corpora = {name: self._corpus(name, count) for name, count in self.training.prompts.items()}
-        tests = [whole_split(self._dataset(name), "test") for name in self.training.held_out]
-        self._leaks = LeakCheck([replace(e, id=f"{c.name}/{e.id}") for c in tests for e in c.examples])
+        self.corpora = {name: self._corpus(name) for name in self.training.datasets}
 
     def shards(self) -> list[Shard]:
         """Return all batches, made first where they are missing."""
@@ -100,16 +94,27 @@ class Answers:
                 progress.advance(1, self._make(shard, name, rows))
         return [shard for shard, _, _ in plan]
 
-    def _dataset(self, name: str) -> DatasetSettings:
+    def reference_counts(self) -> Ints:
+        """Return int64[V]: how often each token occurs in the reference answers of all train prompts there are."""
+        counts = np.zeros(len(self.model.embeddings), np.int64)
+        for name in self.training.datasets:
+            texts = [example.reference for example in whole_split(self.dataset(name), "train").examples]
+            for ids in self.model.tokenizer(texts, add_special_tokens=False).input_ids:
+                counts += np.bincount(np.array(ids, np.int64), minlength=len(counts))
+        return counts
+
+    def dataset(self, name: str) -> DatasetSettings:
+        """Return where the rows of a data set come from."""
         found = compose([f"dataset={name}"]).dataset
         return (
             found if self.training.data_dir is None else replace(found, path=str(Path(self.training.data_dir) / name))
         )
 
-    def _corpus(self, name: str, count: int) -> Corpus:
-        corpus = load_corpus(self._dataset(name), "train", at_most=count)
+    def _corpus(self, name: str) -> Corpus:
+        count = self.training.num_prompts
+        corpus = load_corpus(self.dataset(name), "train", at_most=count)
         if len(corpus) < count:
-            _LOG.warning("%s has %d train prompts, not the %d of training.prompts", corpus.name, len(corpus), count)
+            _LOG.warning("%s has %d train prompts, not the %d of training.num_prompts", corpus.name, len(corpus), count)
         return corpus
 
     def _plan(self) -> Iterator[tuple[Shard, str, list[int]]]:
@@ -133,7 +138,7 @@ class Answers:
             "dtype": dtype_name(self.model.model.dtype),
             "layers": self.layers,
             "lengths": [self.training.max_prompt_tokens, self.training.max_new_tokens],
-            "template": [self._dataset(name).template, TEMPLATES_VERSION, self.settings.model.template_kwargs],
+            "template": [self.dataset(name).template, TEMPLATES_VERSION, self.settings.model.template_kwargs],
         }
         folder = cache_folder(self.settings) / "answers" / f"{self.settings.model.name}-{short_hash(made_of)}"
         texts = [self.corpora[name].examples[row].instruction for row in rows]
@@ -168,5 +173,5 @@ class Answers:
     def _prompt(self, name: str, instruction: str) -> Ints:
         if not instruction.strip():
             return np.empty(0, np.int64)
-        text = render(self._dataset(name).template, instruction)
+        text = render(self.dataset(name).template, instruction)
         return np.array(render_prompt(self.model.tokenizer, text, self.settings.model), np.int64)
