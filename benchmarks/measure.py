@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from benchmarks.lossless import Lossless, check
+from benchmarks.recording import recorded
 from benchmarks.scoring import metric_named
 from connectors.trace import Generation, PassRecord
 from connectors.warping import Warping
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 Sample = dict[str, Any]
 
 _TIMES = ("tokenise_ms", "prefill_ms", "decode_ms")
-_EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", *_TIMES, "score", "baseline")
+_SHOWN = ("pieces", "token_texts", "trees")
+_SCORED = ("score", "no_answer")
+_EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", *_TIMES, *_SCORED, "baseline", *_SHOWN)
 
 
 def prompt_ids(pipeline: Pipeline, example: Example) -> list[int]:
@@ -49,9 +52,12 @@ def measure(pipeline: Pipeline, example: Example, method_first: bool) -> Sample:
     order = ("method", "baseline") if method_first else ("baseline", "method")
     done = {side: sides[side].generate(ids, pipeline.settings.decode) for side in order}
     method, baseline = done["method"], done["baseline"]
-    score = metric_named(pipeline.settings.dataset.metric).score
+    metric = metric_named(pipeline.settings.dataset.metric)
     promised = pipeline.guarantee == "exact" and pipeline.settings.decode.temperature == 0
     verdict = verdict_on(pipeline, ids, method.ids, baseline.ids) if promised else None
+    shown, shown_of_baseline = recorded(
+        pipeline.model.tokenizer, pipeline.connector.decode, method, baseline, pipeline.settings.record_trees
+    )
     return {
         "id": example.id,
         "status": "ok",
@@ -59,10 +65,11 @@ def measure(pipeline: Pipeline, example: Example, method_first: bool) -> Sample:
         "tokenise_ms": tokenise_ms,
         **_output(method),
         **_per_pass(method),
-        "score": score(method.text, example),
+        **metric.judge(method.text, example),
         "lossless": None if verdict is None else asdict(verdict),
         "peak_rss_mb": peak_rss_mb(),
-        "baseline": {**_output(baseline), "score": score(baseline.text, example)},
+        **shown,
+        "baseline": {**_output(baseline), **metric.judge(baseline.text, example), **shown_of_baseline},
     }
 
 

@@ -1,25 +1,30 @@
 """Result files: one folder a run, with a manifest, one line a prompt, a summary and a log.
 
 Folder: ``results_dir/runs/<dataset>/<model>/<method>-<hash>/``. The hash covers what can change a figure, and no
-output option.
+output option. Whatever happens to the process or the disk, what was finished stays, and another start goes on.
 """
 
 from __future__ import annotations
 
+import errno
+import gc
+import io
 import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
-# "training" decides nothing but what scripts.train_eagle does.
-OUTPUT_OPTIONS = frozenset({"results_dir", "cache_dir", "resume", "training"})
+# "training" is read by scripts.train_eagle alone.
+OUTPUT_OPTIONS = frozenset({"results_dir", "cache_dir", "resume", "record_trees", "training"})
 # What must not have changed between two parts of one run, although the configuration is the same.
 _IDENTITY = ("fingerprints", "device", "dtype", "prompts")
 _NAME_LENGTH = 60
@@ -34,6 +39,13 @@ def config_hash(config: Mapping[str, Any]) -> str:
 def safe_name(text: str) -> str:
     """Return the text as a name for a file, short and without separators; different texts may share one name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._")[:_NAME_LENGTH] or "_"
+
+
+class DiskError(OSError):
+    """A result file that could not be written: one sentence."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 @dataclass(frozen=True)
@@ -77,16 +89,31 @@ class RunFolder:
         Raises:
             ValueError: a line before the last one is damaged, or a prompt occurs twice.
         """
-        lines = self._samples.read_bytes().split(b"\n") if self._samples.exists() else [b""]
-        samples = [self._parse(line, number) for number, line in enumerate(lines[:-1], start=1)]
-        ids = [sample["id"] for sample in samples]
-        if len(set(ids)) < len(ids):
-            raise ValueError(f"{self._samples} holds a prompt twice; delete {self.path} and run again")
-        return samples
+        with _collector_paused():
+            return list(self.read())
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Yield the samples one by one: many of them, of which only some figures are wanted, need no memory.
+
+        Raises:
+            ValueError: as `samples`, when the iteration comes to it.
+        """
+        if not self._samples.exists():
+            return
+        seen: set[str] = set()
+        with self._samples.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.endswith(b"\n"):
+                    return
+                sample = self._parse(line, number)
+                if sample["id"] in seen:
+                    raise ValueError(f"{self._samples} holds a prompt twice; delete {self.path} and run again")
+                seen.add(sample["id"])
+                yield sample
 
     def _parse(self, line: bytes, number: int) -> dict[str, Any]:
         try:
-            sample = json.loads(line)
+            sample = _parsed(line)
         except ValueError as error:
             raise ValueError(f"{self._samples}, line {number} is damaged; delete {self.path} and run again") from error
         if not isinstance(sample, dict) or "id" not in sample:
@@ -116,15 +143,20 @@ class RunFolder:
             ValueError: what is there was made with other weights, data, device or prompts.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        kept = self._resumable(manifest) if resume else []
+        there = self._resumable(manifest) if resume else []
+        kept = [sample for sample in there if sample["status"] == "ok"]
         (self.path / "summary.json").unlink(missing_ok=True)
-        _write_atomically(self._samples, b"".join(map(_line, kept)))
+        if there and len(kept) == len(there):
+            # Nothing is to go but a torn end, and a file that is long may have no room beside itself for another one.
+            _cut_torn_end(self._samples)
+        else:
+            _write_atomically(self._samples, b"".join(map(_line, kept)))
         _write_atomically(self.path / "manifest.json", _pretty(manifest))
         return kept
 
     def _resumable(self, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
         self._check_identity(manifest)
-        return [sample for sample in self.samples() if sample["status"] == "ok"]
+        return self.samples()
 
     def _check_identity(self, manifest: Mapping[str, Any]) -> None:
         before = self.manifest()
@@ -138,11 +170,20 @@ class RunFolder:
             )
 
     def append(self, sample: Mapping[str, Any]) -> None:
-        """Add one sample; when this returns it is on the disk."""
-        with self._samples.open("ab") as file:
-            file.write(_line(sample))
-            file.flush()
-            os.fsync(file.fileno())
+        """Add one sample; when this returns it is on the disk.
+
+        Raises:
+            DiskError: the disk takes no more; the samples before it are as they were.
+        """
+        line = _line(sample)
+        # Without a buffer nothing is left to be written by the close that follows a failure.
+        with self._samples.open("ab", buffering=0) as file, _said_in_full(self._samples):
+            before = file.seek(0, os.SEEK_END)
+            try:
+                _write_all(file, line)
+            except OSError:
+                file.truncate(before)
+                raise
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the summary, which marks the run as finished."""
@@ -150,8 +191,32 @@ class RunFolder:
 
 
 def _line(sample: Mapping[str, Any]) -> bytes:
-    # Pure ASCII: no text, whatever it holds, can break a line or the encoding.
-    return json.dumps(_plain(sample), allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    # Pure ASCII: no text, whatever it holds, can break a line or the encoding, for whatever reads it.
+    try:
+        text = json.dumps(sample, allow_nan=False, separators=(",", ":"), default=_plain)
+    except ValueError:  # a number that is not finite; to look for one in every line would take longer than to write it
+        text = json.dumps(_plain(sample), allow_nan=False, separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        # orjson refuses half of a surrogate pair, which a text cut between two tokens may end in.
+        return json.loads(line)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Spare the garbage collector from looking through everything again and again while a long file is read."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _pretty(content: Mapping[str, Any]) -> bytes:
@@ -185,10 +250,42 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return content
 
 
+def _cut_torn_end(path: Path) -> None:
+    with path.open("rb+") as file:
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
+        os.fsync(file.fileno())
+
+
 def _write_atomically(path: Path, content: bytes) -> None:
     partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    with _said_in_full(path):
+        try:
+            with partial.open("wb", buffering=0) as file:
+                _write_all(file, content)
+            os.replace(partial, path)
+        except OSError:
+            # The room that it takes may be what the other files of the run need.
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def _write_all(file: io.FileIO, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+    os.fsync(file.fileno())
+
+
+@contextmanager
+def _said_in_full(path: Path) -> Iterator[None]:
+    """Make of an error of the disk a sentence: which file, and what becomes of the run."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise DiskError(
+            error.errno,
+            f"{path} cannot be written: {'the disk is full' if full else error.strerror}; what was finished is kept, "
+            f"{'free some space' if full else 'put that right'} and start the same command again",
+        ) from error

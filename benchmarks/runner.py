@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 from rich.console import Console
 
+from benchmarks.logs import LogFile
 from benchmarks.manifest import build_manifest
 from benchmarks.measure import Sample, failure, measure, prompt_ids
 from benchmarks.progress import RunProgress
@@ -152,7 +153,7 @@ def _locked(folder: RunFolder) -> Iterator[None]:
 @contextmanager
 def _logging_to(folder: RunFolder) -> Iterator[None]:
     """Copy what is logged anywhere, from INFO on, to the run's log file."""
-    handler = logging.FileHandler(folder.log, encoding="utf-8")
+    handler = LogFile(folder.log, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     level = root.level

@@ -101,12 +101,7 @@ def _speedup(base_time: Floats, base_tokens: Floats, time: Floats, tokens: Float
 def _quality(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
     """Return both sides over the same prompts; a failed prompt counts as wrong for both, or is left out of both."""
     metric = metric_named(manifest["dataset"]["metric"])
-    pairs = [
-        (sample["score"], sample["baseline"]["score"]) if sample["status"] == "ok" else (0.0, 0.0)
-        for sample in samples
-        if sample["status"] == "ok" or metric.counts_failures
-    ]
-    scores = np.array([pair for pair in pairs if None not in pair], np.float64).reshape(-1, 2)
+    scores = _scores(samples, "score", metric.counts_failures)
     method, baseline = mean(scores[:, 0]), mean(scores[:, 1])
     ratio = ratio_of_totals(scores[:, 0], scores[:, 1])
     return {
@@ -119,7 +114,36 @@ def _quality(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str
         "method_interval": [method.low, method.high],
         "baseline_interval": [baseline.low, baseline.high],
         "ratio_interval": [ratio.low, ratio.high],
+        "no_answer": None if metric.answers is None else _no_answers(samples),
+        **{name: _beside(_scores(samples, name, metric.counts_failures)) for name in metric.beside},
     }
+
+
+def _scores(samples: Sequence[Sample], name: str, counts_failures: bool) -> Floats:
+    """Return float[n, 2], a figure of method and baseline where both have it."""
+    pairs = [
+        (sample[name], sample["baseline"][name]) if sample["status"] == "ok" else (0.0, 0.0)
+        for sample in samples
+        if sample["status"] == "ok" or counts_failures
+    ]
+    return np.array([pair for pair in pairs if None not in pair], np.float64).reshape(-1, 2)
+
+
+def _beside(scores: Floats) -> dict[str, Any]:
+    method, baseline = mean(scores[:, 0]), mean(scores[:, 1])
+    return {
+        "method": method.value,
+        "baseline": baseline.value,
+        "method_interval": [method.low, method.high],
+        "baseline_interval": [baseline.low, baseline.high],
+    }
+
+
+def _no_answers(samples: Sequence[Sample]) -> dict[str, int]:
+    """Return how many outputs gave no answer; they count as wrong in the score."""
+    ok = [sample for sample in samples if sample["status"] == "ok"]
+    sides = {"method": ok, "baseline": _baselines(ok)}
+    return {side: sum(output["no_answer"] for output in outputs) for side, outputs in sides.items()}
 
 
 def _likeness(ok: Sequence[Sample]) -> dict[str, Any]:

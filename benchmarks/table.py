@@ -84,15 +84,19 @@ def _tau_cell(summary: Content) -> str:
 
 
 def _quality_cell(summary: Content) -> str:
-    quality = summary["quality"]
+    quality, cut = summary["quality"], summary["cut"]["method"]
     lines = [
         f"{_number(quality['method'])}/{_number(quality['baseline'])}",
         _interval(*quality["method_interval"]),
         f"{quality['metric']}",
-        f"n={quality['n']}",
+        f"n={quality['n']}, {cut} cut" if cut else f"n={quality['n']}",
     ]
-    cut = summary["cut"]["method"]
-    return "\n".join(filter(None, [*lines[:3], f"{lines[3]}, {cut} cut" if cut else lines[3]]))
+    silent, contained = (quality.get("no_answer") or {}).get("method"), quality.get("contains_answer")
+    if silent:
+        lines.append(f"{silent} no answer")
+    if contained:
+        lines += ["contained", f"{_number(contained['method'])}/{_number(contained['baseline'])}"]
+    return "\n".join(filter(None, lines))
 
 
 def _likeness_cell(summary: Content) -> str:
@@ -116,6 +120,10 @@ def _notes(runs: Sequence[tuple[Content, Content]]) -> Text:
         notes.append("failed prompts are in no figure but quality, where they count as wrong")
     if any(summary["cut"]["method"] for _, summary in runs):
         notes.append("cut: outputs that ended at decode.max_new_tokens")
+    if any((summary["quality"].get("no_answer") or {}).get("method") for _, summary in runs):
+        notes.append("no answer: outputs in which none was found; they count as wrong")
+    if any(summary["quality"].get("contains_answer") for _, summary in runs):
+        notes.append("contained: an accepted answer occurs anywhere in the output; the score is exact match")
     if any(manifest["guarantee"] == "lossy" for manifest, _ in runs):
         notes.append("lossy: the output may differ from the target's own, see quality")
     if any(overlaps(manifest) for manifest, _ in runs):

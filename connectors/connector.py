@@ -11,7 +11,7 @@ from connectors.fitting import fit
 from connectors.output import Output
 from connectors.sampler import Sampler
 from connectors.settings import DecodeSettings
-from connectors.trace import Generation, PassRecord, Trace
+from connectors.trace import Generation, PassRecord, Trace, VerifiedTree
 from primitives.contract import Context, Drafter, DraftTree, Ints, Outcome, Target, TargetView, Verdict, Verifier
 from primitives.verification.exact import ExactVerifier
 
@@ -59,7 +59,7 @@ class Connector:
         ids = np.asarray(prompt, np.int64)
         output = Output(ids, self._budget(ids, settings), self.target.eos_ids, settings.stop, self.decode)
         sampler = Sampler(settings)
-        clock, trace = Clock(self.target.synchronize), Trace()
+        clock, trace = Clock(self.target.synchronize), Trace(sources=self.drafter.sources)
         self.target.layout = self.layout
         self.target.capture(self.drafter.layers)
         self.verifier.start(ids)
@@ -103,7 +103,8 @@ class Connector:
                 pending = sampler.choose(judged, verdict.residual)
             commit_ms = clock.lap()
             laps = (draft_ms, verify_ms, judge_ms, commit_ms)
-            trace.passes.append(_record(proposal, tree, path, verdict, own, self.drafter.sources, laps))
+            trace.passes.append(_record(proposal, tree, path, verdict, own, trace.sources, laps))
+            trace.trees.append(VerifiedTree.of(tree, own, path))
             if output.finish:
                 return
         output.extend(np.array([pending]))

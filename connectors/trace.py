@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from primitives.contract import DraftTree, Ints
+
 Finish = Literal["eos", "length", "stop"]
 
 
@@ -48,17 +50,47 @@ class PassRecord:
 
 
 @dataclass(slots=True)
+class VerifiedTree:
+    """The tree that went through the forward of one pass, and what was committed of it; no figure needs it.
+
+    Attributes:
+        tokens: int64[n].
+        parents: int64[n], -1 for children of the committed text.
+        sources: int64[n] or None, bit b set where source b of the drafter proposed the node; None means all of them.
+        pending: the token that the target had chosen already; one of the nodes at level 1.
+        path: int64[c], the committed nodes from the root down.
+    """
+
+    tokens: Ints
+    parents: Ints
+    sources: Ints | None
+    pending: int
+    path: Ints
+
+    @classmethod
+    def of(cls, tree: DraftTree, pending: int, path: Ints) -> VerifiedTree:
+        """Return the tree without what is large in it: probabilities [n, V] must not outlive their pass."""
+        # A drafter's tokens may be a view into a buffer that it goes on writing to.
+        return cls(tree.tokens.copy(), tree.parents, tree.sources, pending, path)
+
+
+@dataclass(slots=True)
 class Trace:
     """The passes of one generation, and the time of the prompt.
 
     Attributes:
         prefill_ms: the prompt's forward and the drafter's start; part of no ratio.
         tail_ms: time of the loop outside its passes (the last token, which needs none).
+        passes: one record a pass.
+        trees: the tree of each pass.
+        sources: who is behind the bits of the trees' sources.
     """
 
     prefill_ms: float = 0.0
     tail_ms: float = 0.0
     passes: list[PassRecord] = field(default_factory=list)
+    trees: list[VerifiedTree] = field(default_factory=list)
+    sources: tuple[str, ...] = ()
 
     @property
     def decode_ms(self) -> float:

@@ -107,6 +107,7 @@ class Settings:
         results_dir: where result folders and logs go.
         cache_dir: where models and stores are kept; None is the user's cache folder.
         resume: keep what an earlier run of the same settings has finished.
+        record_trees: write the draft tree of every pass into samples.jsonl, for the token viewer; no figure needs it.
     """
 
     method: MethodSettings = MISSING
@@ -125,6 +126,7 @@ class Settings:
     results_dir: str = "results"
     cache_dir: str | None = None
     resume: bool = True
+    record_trees: bool = True
 
 
 ConfigStore.instance().store(name="settings_schema", node=Settings)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from benchmarks.scoring import extract_answer, extract_number, normalise, own_answer
-from corpora.example import Example
+from benchmarks.scoring import number_given, words_given
 from methods.schema import Settings
 from scripts.launch import Launch
 
@@ -20,15 +19,11 @@ if TYPE_CHECKING:
     from methods.calibration.files import Calibration
 
 
-def _number(text: str, example: Example) -> float | None:
-    return extract_number(own_answer(text, example.instruction))
-
-
-def _words(text: str, example: Example) -> str | None:
-    return normalise(extract_answer(own_answer(text, example.instruction))) or None
-
-
-FINAL_ANSWERS: Final = {"number_accuracy": _number, "answer_accuracy": _words, "answer_contained": _words}
+FINAL_ANSWERS: Final = {
+    "number_accuracy": number_given,
+    "answer_accuracy": words_given,
+    "answer_contained": words_given,
+}
 
 
 def calibration(settings: Settings) -> Calibration:

@@ -8,11 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from connectors.settings import ConnectorSettings, DecodeSettings
-from connectors.trace import Generation, PassRecord, Trace
+from connectors.trace import Generation, PassRecord, Trace, VerifiedTree
 from corpora.corpus import Corpus
 from corpora.example import Example
 from corpora.settings import DatasetSettings
@@ -40,9 +41,16 @@ def record(committed: int, **changes: Any) -> PassRecord:
     return PassRecord(**{**values, **changes})
 
 
+def tree(record: PassRecord) -> VerifiedTree:
+    """The tree of a pass: a chain of the tokens 1, 2, ..., committed from its start."""
+    nodes = np.arange(record.nodes)
+    return VerifiedTree(nodes + 1, nodes - 1, None, 1, nodes[: record.committed])
+
+
 def generation(ids: Sequence[int], committed: Sequence[int], text: str = "", **changes: Any) -> Generation:
     """A generation whose passes take 10 ms each, after a prefill of 5 ms."""
-    trace = Trace(prefill_ms=5.0, passes=[record(count, **changes) for count in committed])
+    passes = [record(count, **changes) for count in committed]
+    trace = Trace(5.0, passes=passes, trees=[tree(entry) for entry in passes], sources=("pld",))
     return Generation(list(ids), text or f"Final Answer: {ids[-1]}", "length", trace)
 
 
@@ -51,6 +59,7 @@ class FakeSettings:
     results_dir: str
     cache_dir: str | None = None
     resume: bool = True
+    record_trees: bool = True
     method: Any = field(default_factory=lambda: _Method())
     drafter: dict[str, Any] = field(default_factory=lambda: {"name": "pld"})
     verifier: dict[str, Any] = field(default_factory=lambda: {"name": "exact"})
@@ -88,6 +97,7 @@ class FakeConnector:
         self.name = name
         self.answers = answers
         self.calls = calls
+        self.decode = FakeTokenizer().decode
 
     def generate(self, prompt: Sequence[int], settings: DecodeSettings) -> Generation:
         self.calls.append((self.name, prompt[0], settings.max_new_tokens))
@@ -95,6 +105,16 @@ class FakeConnector:
         if isinstance(answer, BaseException):
             raise answer
         return answer
+
+
+class FakeTokenizer:
+    """Writes each id as a word of its own."""
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+        return [f"w{token}" for token in ids]
+
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        return "".join(f" w{token}" for token in ids)
 
 
 class FakeModel:
@@ -116,7 +136,7 @@ class FakePipeline:
     def __init__(self, results_dir: Path) -> None:
         self.notes = {"load_seconds": {"model": 0.5, "store": 0.0}}
         self.settings = FakeSettings(str(results_dir))
-        self.model = SimpleNamespace(model=FakeModel(), source="made up")
+        self.model = SimpleNamespace(model=FakeModel(), source="made up", tokenizer=FakeTokenizer())
         self.calls: list[tuple[str, int, int]] = []
         self.connector = FakeConnector("method", {}, self.calls)
         self.baseline = FakeConnector("baseline", {}, self.calls)

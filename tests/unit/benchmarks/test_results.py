@@ -1,5 +1,11 @@
+import errno
 import json
 import math
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +16,7 @@ from hypothesis import strategies as st
 
 from benchmarks.results import RunFolder, config_hash, safe_name
 
+ROOT = Path(__file__).resolve().parents[3]
 CONFIG = {"method": {"name": "sense"}, "decode": {"seed": 0}, "device": "cpu", "results_dir": "a", "resume": True}
 MANIFEST = {"prompts": ["a", "b", "c"], "fingerprints": {"model": "m"}, "device": "cpu", "dtype": "float32"}
 
@@ -173,3 +180,91 @@ def test_no_partial_file_is_left(folder: RunFolder) -> None:
     folder.append(_sample("a"))
     folder.finish({"failed": 0})
     assert sorted(path.name for path in folder.path.iterdir()) == ["manifest.json", "samples.jsonl", "summary.json"]
+
+
+@pytest.fixture
+def limited() -> Iterator[Callable[[int], None]]:
+    """Return a function that lets no file grow beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_line_that_does_not_fit_leaves_no_trace(folder: RunFolder, limited: Callable[[int], None]) -> None:
+    folder.begin(MANIFEST, resume=True)
+    folder.append(_sample("a", text="\U0001f600\u2028\x85"))
+    whole = (folder.path / "samples.jsonl").read_bytes()
+    limited(len(whole) + 20)
+    with pytest.raises(OSError, match=r"samples.jsonl cannot be written: .*what was finished is kept") as raised:
+        folder.append(_sample("b", text="x" * 50))
+    assert raised.value.errno == errno.EFBIG
+    assert (folder.path / "samples.jsonl").read_bytes() == whole
+    limited(resource.RLIM_INFINITY)
+    assert folder.begin(MANIFEST, resume=True) == [_sample("a", text="\U0001f600\u2028\x85")]
+
+
+def test_a_file_that_does_not_fit_leaves_the_old_one_and_no_partial_one(
+    folder: RunFolder, limited: Callable[[int], None]
+) -> None:
+    folder.begin(MANIFEST, resume=True)
+    folder.finish({"failed": 0})
+    limited(20)
+    with pytest.raises(OSError, match=r"summary.json cannot be written"):
+        folder.finish({"failed": 0, "note": "x" * 50})
+    limited(resource.RLIM_INFINITY)
+    assert folder.summary() == {"failed": 0}
+    assert not list(folder.path.glob("*.partial"))
+
+
+FILL_UP = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from benchmarks.results import RunFolder
+
+place = Path(sys.argv[2])
+folder = RunFolder(place / "run")
+manifest = {"prompts": [], "fingerprints": {}, "device": "cpu", "dtype": "float32"}
+folder.begin(manifest, resume=True)
+(place / "other").write_bytes(b"x" * 100_000)
+written = 0
+try:
+    while True:
+        folder.append({"id": str(written), "status": "ok", "text": "\u2028\U0001f600" * 300})
+        written += 1
+except OSError as error:
+    print(error.strerror)
+assert len(folder.samples()) == written > 5
+(place / "other").unlink()
+assert len(folder.begin(manifest, resume=True)) == written
+folder.append({"id": "more", "status": "ok"})
+assert [sample["id"] for sample in folder.samples()][-2:] == [str(written - 1), "more"]
+"""
+
+
+def test_a_disk_that_fills_up_costs_nothing_that_was_finished(tmp_path: Path) -> None:
+    mount = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    full = 'mount -t tmpfs -o size=256k tmpfs "$1" && exec "$2" -c "$3" "$4" "$1"'
+    if shutil.which("unshare") is None or subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no disk of its own can be mounted here")
+    arguments = ["sh", str(tmp_path), sys.executable, FILL_UP, str(ROOT)]
+    done = subprocess.run([*mount, full, *arguments], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+    assert (
+        "samples.jsonl cannot be written: the disk is full; what was finished is kept, free some space" in done.stdout
+    )
+
+
+def test_half_a_surrogate_pair_is_read_as_it_was_written(folder: RunFolder) -> None:
+    folder.begin(MANIFEST, resume=True)
+    folder.append(_sample("a", text="cut \ud83d"))
+    assert [sample["text"] for sample in folder.read()] == ["cut \ud83d"]
+
+
+def test_a_line_is_ascii_whatever_is_in_it(folder: RunFolder) -> None:
+    folder.begin(MANIFEST, resume=True)
+    folder.append(_sample("a", text="\u2028\x85\U0001f600", ms=math.nan))
+    content = (folder.path / "samples.jsonl").read_bytes()
+    assert content.isascii()
+    assert len(content.decode().splitlines()) == 1

@@ -49,6 +49,7 @@ def _sample(name: str, **changes: Any) -> dict[str, Any]:
         "judge_ms": [2.0, 1.0],
         "commit_ms": [1.0, 1.0],
         "score": 1.0,
+        "no_answer": False,
         "lossless": {"kind": "identical"},
         "peak_rss_mb": 100.0,
         "baseline": {
@@ -58,6 +59,7 @@ def _sample(name: str, **changes: Any) -> dict[str, Any]:
             "prefill_ms": 10.0,
             "decode_ms": 60.0,
             "score": 1.0,
+            "no_answer": False,
         },
     }
     return {**sample, **changes}
@@ -93,7 +95,7 @@ def _second() -> dict[str, Any]:
         score=0.0,
         lossless={"kind": "near_tie"},
         peak_rss_mb=120.0,
-        baseline={**base, "score": 1.0},
+        baseline={**base, "score": 1.0, "no_answer": False},
     )
 
 
@@ -206,6 +208,26 @@ def test_failed_prompts_are_in_no_mean_but_wrong_in_accuracy() -> None:
     assert broken["quality"]["failed_prompts"] == "wrong"
     for key in set(whole) - {"failed", "quality"}:
         assert broken[key] == whole[key]
+
+
+def test_outputs_without_an_answer_are_counted_apart() -> None:
+    silent = _sample("b", score=0.0, no_answer=True)
+    quality = summarise(_manifest(), [_sample("a"), silent, _failed("c")])["quality"]
+    assert quality["no_answer"] == {"method": 1, "baseline": 0}
+    assert (quality["n"], quality["method"]) == (3, pytest.approx(1 / 3))
+    assert summarise(_manifest(dataset={"metric": "rouge_l"}), [_sample("a")])["quality"]["no_answer"] is None
+
+
+def test_containment_is_a_figure_beside_exact_match() -> None:
+    manifest = _manifest(dataset={"metric": "answer_accuracy"})
+    samples = [_sample("a", contains_answer=1.0), _sample("b", score=0.0, contains_answer=1.0)]
+    for sample, found in zip(samples, (1.0, 0.0), strict=True):
+        sample["baseline"] = {**sample["baseline"], "contains_answer": found}
+    quality = summarise(manifest, samples)["quality"]
+    assert (quality["metric"], quality["method"], quality["baseline"]) == ("accuracy", 0.5, 1.0)
+    contained = quality["contains_answer"]
+    assert (contained["method"], contained["baseline"]) == (1.0, 0.5)
+    assert contained["baseline_interval"] == [0.0, 1.0]
 
 
 def test_failed_prompts_stay_out_of_rouge() -> None:

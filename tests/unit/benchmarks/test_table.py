@@ -93,6 +93,15 @@ def test_lossless_verdicts_are_shown_when_not_all_are_identical() -> None:
     assert "near-tie" not in _text(_run(guarantee="exact", lossless={"identical": 5, "near_tie": 0, "mismatch": 0}))
 
 
+def test_what_else_is_known_of_the_answers() -> None:
+    manifest, summary = _run()
+    beside = {"no_answer": {"method": 2, "baseline": 0}, "contains_answer": {"method": 0.8, "baseline": 0.75}}
+    text = _text((manifest, summary | {"quality": summary["quality"] | beside}))
+    for piece in ("2 no answer", "contained", "0.80/0.75", "they count as wrong", "the score is exact match"):
+        assert piece in " ".join(text.split()), piece
+    assert "no answer" not in _text((manifest, summary))
+
+
 def test_raw_names_are_shown_whole_and_are_no_markup() -> None:
     text = _text(_run(model="org/[bold]a-very-long-name-1.5[/bold]"))
     width = text.splitlines()[1].index("method")

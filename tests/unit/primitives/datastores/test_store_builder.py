@@ -54,7 +54,8 @@ def test_what_is_held_back_for_the_pca_does_not_change_the_order(sample: int, mo
     store = built(texts)
     assert store.token_store.tokens.tolist() == np.concatenate([tokens for tokens, _ in texts]).tolist()
     keys = store.projection(np.concatenate([states for _, states in texts]))
-    assert np.array_equal(store.index.reconstruct_n(0, 100), keys)
+    # Another split into products rounds otherwise; a changed order would differ by the size of a key.
+    assert store.index.reconstruct_n(0, 100) == pytest.approx(keys, abs=1e-5)
 
 
 def test_states_that_do_not_match_the_tokens_are_refused() -> None:

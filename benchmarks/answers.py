@@ -1,0 +1,159 @@
+"""The answer that an output gives: which part of it is its own, where it says its answer, and what that is.
+
+The same cuts are made for the baseline and for every method, after the whole output was decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.numerals import last_number, plain, without_labels
+
+# A question behind the answer that has more of its words, and all of its numbers, from the prompt is the prompt's own.
+OWN_QUESTION = 0.8
+
+_THOUGHT = re.compile(r"<(think|thinking)>.*?</\1>", re.I | re.S)
+_THOUGHT_END = re.compile(r"</think(?:ing)?>", re.I)
+_THOUGHT_BEGIN = re.compile(r"<think(?:ing)?>", re.I)
+
+# "Final Answer: 18", "**Final Answer**\n18", "The answer to it is 18", GSM8K's own "#### 18" and \boxed{18}. Without a
+# number "####" is a heading; so is "#### 2. Add them".
+_DECLARATION = re.compile(
+    r"\banswer\b(?P<prefix>(?:[ ]+(?:to|for|in)\b[^\n.:=]{0,80}?|[ ]*\([^()\n]*\))?)"
+    r"[*_ \t]*(?:(?P<clause>\bis\b[*_]*:?)|[:=]|(?<=final answer)[*_]*[ \t]*$|(?<=final answer\*\*)[ \t]*$)"
+    r"|^[ \t]*####(?=[ \t]*[-$\\]*[0-9.])(?![ \t]*[0-9]{1,2}[.)][ \t]+\S)"
+    r"|(?P<boxed>\\boxed[ ]*\{)",
+    re.I | re.M,
+)
+_SENTENCE_END = re.compile(r"[.!?][*_\"')]*(?=\s+[A-Z])")
+_NEW_SENTENCE = re.compile(
+    r"(?<=\w)[.!?]['\"*]*\s+(?=(?:It|He|She|They|This|That|These|The|In|I|His|Her|Explanation)\b)"
+)
+_BOLD = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
+_NEXT_QUESTION = re.compile(
+    r"^[\s>*#_]*(?:(?:next[ ]+)?(?:question|problem|exercise|task|instruction|q|user|human)\b[ \t]*#?[0-9]*[*_]*:"
+    r"|(?:question|problem|exercise)[ ]+#?[0-9]+[*_]*[ \t]*$|(?:user|human)[ \t]*$)"
+    r"|<\|(?:im_start|im_end|endoftext|eot_id)\|>|\[INST\]",
+    re.I | re.M,
+)
+_WORD = re.compile(r"\w+")
+_MARKUP = re.compile(r"\\[A-Za-z]+[ ]*|[{}$*`]|</?[a-z]+>")
+
+
+@dataclass(frozen=True)
+class _Declaration:
+    """A place where a text says its answer.
+
+    Attributes:
+        start: where its announcement begins.
+        text: what it says: the rest of the line, or the next line with anything.
+        clause: whether the announcement is "answer is", so that other sentences may follow on the line.
+    """
+
+    start: int
+    text: str
+    clause: bool = False
+
+
+def without_thinking(text: str) -> str:
+    """Return the text without thoughts, also without one that was begun in the prompt or cut short by the budget."""
+    text = _THOUGHT.sub("", text)
+    text = _THOUGHT_END.split(text)[-1]
+    return _THOUGHT_BEGIN.split(text)[0].strip()
+
+
+def own_answer(text: str, instruction: str) -> str:
+    """Return the part of an output that answers the instruction.
+
+    A text that goes on with an invented question after its answer is cut there. A text that recites worked examples
+    before its answer is left to its end, and what stands before the restated instruction goes if an answer follows it.
+    """
+    text = without_thinking(text)
+    questions = list(_NEXT_QUESTION.finditer(text))
+    restated = [match for match in questions if _is_own(text[match.end() :], instruction)]
+    answers = [found.start for found in _declarations(text)]
+    start = max((match.end() for match in restated if any(match.end() <= at for at in answers)), default=0)
+    invented = [match for match in questions if match not in restated and match.start() >= start]
+    first = next((at for at in answers if at >= start), None)
+    if first is None:
+        invented = [match for match in invented if _asks_a_sum(text, match)]
+    elif any(match.start() < first for match in invented):
+        return text[start:]
+    return text[start : invented[0].start()] if invented else text[start:]
+
+
+def extract_number(text: str) -> float | None:
+    """Return the number that a text gives as its answer, None if it holds none.
+
+    It is the last number of the last declaration with a number (of its last bold part, if it has one); else the last
+    number of the last line with a number. Numbers of steps and list items are taken only where there is no other.
+    """
+    text = plain(text)
+    for part in (without_labels(text), text):
+        for found in reversed(list(_declarations(part))):
+            number = _number_of(_SENTENCE_END.split(found.text)[0] if found.clause else found.text)
+            if number is not None:
+                return number
+    lines = [line for part in (without_labels(text), text) for line in reversed(part.split("\n"))]
+    return next((number for line in lines if (number := last_number(line)) is not None), None)
+
+
+def extract_answer(text: str) -> str:
+    """Return the words that a text gives as its answer, without markup: its last declaration, else its last line."""
+    said = [found.text for found in _declarations(text) if _has_words(found.text)]
+    lines = said[-1:] or [line for line in text.split("\n") if _has_words(line)][-1:]
+    return _MARKUP.sub(" ", _NEW_SENTENCE.split(lines[0])[0]).strip() if lines else ""
+
+
+def _declarations(text: str) -> Iterator[_Declaration]:
+    for match in _DECLARATION.finditer(text):
+        if match["boxed"]:
+            yield _Declaration(match.start(), text[match.end() : _closing(text, match.end())])
+        else:
+            lines = text[match.end() :].split("\n")
+            said = next((line for line in lines if _has_words(line)), "")
+            yield _Declaration(match.start(), said, clause=bool(match["clause"]))
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the place of the brace that closes the one before `start`, or the end of a text that was cut before it."""
+    depth = 1
+    for match in re.compile(r"(?<!\\)[{}]").finditer(text, start):
+        depth += 1 if match[0] == "{" else -1
+        if not depth:
+            return match.start()
+    return len(text)
+
+
+def _number_of(declared: str) -> float | None:
+    bold = [number for part in _BOLD.findall(declared) if (number := last_number(part)) is not None]
+    return bold[-1] if bold else last_number(declared)
+
+
+def _is_own(behind: str, instruction: str) -> bool:
+    """Return whether what stands behind a question mark is the instruction, in these words or nearly so.
+
+    The first line is looked at, and as many words as the instruction has, for the solution may follow at once.
+    """
+    own = _WORD.findall(instruction.lower())
+    line = _WORD.findall(behind.lstrip().partition("\n")[0].lower())
+    return any(_share(asked, set(own)) > OWN_QUESTION for asked in (line, _WORD.findall(behind.lower())[: len(own)]))
+
+
+def _share(asked: list[str], own: set[str]) -> float:
+    """Return the share of words that are among the prompt's own; 0 if a number is not."""
+    if any(word.isdigit() and word not in own for word in asked):
+        return 0.0
+    return sum(word in own for word in asked) / max(1, len(asked))
+
+
+def _asks_a_sum(text: str, question: re.Match[str]) -> bool:
+    """Return whether a question with numbers of its own follows a text with a number."""
+    asked = text[question.end() :].lstrip().partition("\n\n")[0]
+    return "?" in asked and all(any(map(str.isdigit, part)) for part in (asked, text[: question.start()]))
+
+
+def _has_words(text: str) -> bool:
+    return any(map(str.isalnum, text))
