@@ -141,7 +141,7 @@ def first_draft(settings: TrainingSettings, model: PreTrainedModel) -> PreTraine
     """
     auto: Any = AutoModelForCausalLM
     if settings.init not in STARTS:
-        draft: PreTrainedModel = auto.from_pretrained(Path(settings.init).expanduser(), dtype=torch.float32)
+        draft: Any = auto.from_pretrained(Path(settings.init).expanduser(), dtype=torch.float32)
         rows, wanted = draft.config.get_text_config().vocab_size, model.config.get_text_config().vocab_size
         if rows != wanted:
             raise ValueError(f"training.init='{settings.init}' has {rows} token ids, and the target has {wanted}")
@@ -157,7 +157,8 @@ def first_draft(settings: TrainingSettings, model: PreTrainedModel) -> PreTraine
 
 def save_draft(draft: PreTrainedModel, target: LoadedModel, folder: Path) -> None:
     """Write a transformers folder with the target's tokenizer and ends of text, in the target's dtype."""
-    saved = deepcopy(draft).to(target.model.dtype)
+    saved: Any = deepcopy(draft)
+    saved.to(target.model.dtype)
     saved.generation_config = deepcopy(target.model.generation_config)
     saved.save_pretrained(folder)
     target.tokenizer.save_pretrained(folder)

@@ -17,6 +17,7 @@ from methods.settings import Settings, compose, problems
 from methods.training import draft_lm
 from methods.training.draft_lm import Distillation, DraftTrainer, Texts, first_draft
 from methods.training.loop import CHECKPOINT, Trainer
+from methods.training.objective import Unrolled
 from methods.training.settings import TrainingSettings
 from methods.training.stage import Trained, train_draft, train_eagle
 from primitives.models.recording import Recording, recorded_answers
@@ -100,7 +101,7 @@ def test_a_draft_model_that_is_the_target_loses_nothing_and_is_always_right(tmp_
 def test_shares_count_drafts_that_are_right_from_their_first_token_on(tmp_path: Path) -> None:
     class Fixed:
         def __call__(self, *_: Any) -> Any:
-            return draft_lm.Unrolled([0.0], [torch.tensor([[True, True, False, True, True, True]])])
+            return Unrolled([0.0], [torch.tensor([[True, True, False, True, True, True]])])
 
     states = np.zeros((9, 4), np.float16)
     trainer = DraftTrainer(settings_of(), first_draft(settings_of(), tiny_model()), Fixed(), tmp_path, "id")
