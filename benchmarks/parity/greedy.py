@@ -1,4 +1,4 @@
-"""Exact verification against transformers' greedy `generate`, token by token, in float32, with every drafter that has no weights.
+"""Exact verification against transformers' greedy `generate`, token by token, in float32, with all drafters without weights.
 
 python -m benchmarks.parity.greedy [drafter ...] [key=value ...]
 """
