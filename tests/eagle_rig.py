@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
 from primitives.models.eagle_loading import HeadTarget
+from tests.rigs import tiny_model
 
 Tensors = dict[str, torch.Tensor]
 HIDDEN, INNER, HEADS, KEYS, VOCABULARY, DRAFTED = 32, 48, 4, 2, 100, 40
@@ -68,7 +71,7 @@ class HeadMaker:
         if self.kind == "eagle2":
             keys = {**CONFIG, **self.config}
             made = layer_tensors("layers.0.", HIDDEN, rng, bool(keys.get("qkv_bias")))
-            made["embed_tokens.weight"] = torch.randn(VOCABULARY, HIDDEN, generator=rng)
+            made["embed_tokens.weight"] = torch.randn(keys["vocab_size"], HIDDEN, generator=rng)
             made["fc.weight"] = torch.randn(HIDDEN, 2 * HIDDEN, generator=rng) * 0.1
             if keys.get("bias", True):
                 made["fc.bias"] = torch.randn(HIDDEN, generator=rng) * 0.2
@@ -94,6 +97,32 @@ class HeadMaker:
         else:
             save_file(self.tensors, folder / "model.safetensors")
         return folder
+
+
+HEADS_OF_TINY_MODELS = TemporaryDirectory(prefix="heads-")
+
+
+@cache
+def tiny_head(kind: str, vocabulary: int) -> Path:
+    """Return the folder of a random head for the tiny models of `tests.rigs`, shared by all tests."""
+    layers = {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]}
+    maker = HeadMaker(kind, {"vocab_size": vocabulary, **(layers if kind == "eagle3" else {})})
+    return maker.write(Path(HEADS_OF_TINY_MODELS.name) / f"{kind}-{vocabulary}")
+
+
+def head_resources(kind: str, name: str) -> dict[str, Any]:
+    """Return what a drafter with a head is given for a tiny model; nothing for other drafters."""
+    if kind not in ("eagle2", "eagle3"):
+        return {}
+    model: Any = tiny_model(name)
+    embeddings = model.get_input_embeddings().weight
+    return {
+        "draft_folder": tiny_head(kind, len(embeddings)),
+        "embeddings": embeddings,
+        "output_embeddings": model.get_output_embeddings().weight,
+        "num_layers": 2,
+        "max_nodes": 24,
+    }
 
 
 class Reference:

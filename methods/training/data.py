@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -83,9 +84,12 @@ def split_off(recordings: Sequence[Recording], share: float, seed: int) -> tuple
             f"a head cannot be trained on {len(usable)} answers: raise training.num_prompts, or "
             "training.max_prompt_tokens if most prompts are longer"
         )
-    order = np.random.default_rng(seed).permutation(len(usable))
-    held = max(1, round(share * len(usable)))
-    return [usable[place] for place in order[held:]], [usable[place] for place in order[:held]]
+    # By the prompt alone, so that a training that goes on with more answers holds the same ones out.
+    draws = np.array([crc32(one.tokens[: one.answer].tobytes(), seed) for one in usable])
+    held = draws < max(share * 2**32, draws.min() + 1)
+    if held.all():
+        held[draws.argmax()] = False
+    return [usable[place] for place in np.flatnonzero(~held)], [usable[place] for place in np.flatnonzero(held)]
 
 
 def batches(recordings: Sequence[Recording], tokens: int, seed: int) -> list[list[Recording]]:

@@ -30,8 +30,8 @@ class TrainingSettings:
         answer_batch: answers generated together; also the unit in which that stage goes on after a stop.
         validation: share of the answers that is never trained on; acceptance is measured on them.
         draft_vocab_size: tokens that the head can propose, the most frequent ones of the answers; None is all of them.
-        init: "target" (output rows and layer weights begin as copies of the target's), "random", or the folder of a head
-            to be trained further, which brings its draft vocabulary.
+        init: "target" (output rows and layer weights begin as copies of the target's), "random", or the folder of a
+            head to be trained further, which brings its draft vocabulary.
         depth: steps of the training-time test, the head's own states fed back in all but the first (EAGLE-3).
         decay: weight of each further step, relative to the one before it.
         noise: half the width of the uniform noise on the target's states (EAGLE-1/2).

@@ -129,7 +129,8 @@ def test_the_draft_vocabulary_holds_the_most_frequent_ids_of_the_answers() -> No
 def test_every_answer_is_in_one_batch_of_an_epoch_and_none_is_in_both_parts() -> None:
     texts = [recording(seed, 3 + seed % 5, 2 + seed % 11, 0) for seed in range(40)]
     learnt, held = split_off([*texts, recording(99, 4, 1, 0)], 0.1, 0)
-    assert len(held) == 4
+    assert 1 <= len(held) <= 12
+    assert [id(one) for one in split_off(texts[:30], 0.1, 0)[1]] == [id(one) for one in held if one in texts[:30]]
     assert {id(one) for one in learnt} | {id(one) for one in held} == {id(one) for one in texts}
     groups = batches(learnt, 48, 1)
     assert sorted(id(one) for group in groups for one in group) == sorted(map(id, learnt))
@@ -231,7 +232,7 @@ def test_out_of_memory_says_what_to_lower(tmp_path: Path) -> None:
     trainer = Trainer(settings, head, objective, tmp_path, "id")
     trainer.save()
     texts = [recording(seed, 4, 5, 0) for seed in range(3)]
-    with pytest.raises(ValueError, match="training.batch_tokens=2048 is too much") as caught:
+    with pytest.raises(ValueError, match=r"training\.batch_tokens=2048 is too much") as caught:
         trainer.run(texts, texts)
     assert f"{tmp_path / CHECKPOINT} is kept" in str(caught.value)
 

@@ -171,7 +171,6 @@ def context_of(kind: str, tokens: Any, feature: torch.Tensor) -> Context:
 
 def generate(drafter: Drafter, prompt: list[int], count: int, model: str = "llama") -> Generation:
     target = WatchedTarget(CausalLMTarget(tiny_model(model), eos_ids=()))
-    target.capture = target.inner.capture  # type: ignore[method-assign]
     connector = Connector(target, drafter, ExactVerifier(), lambda ids: " ".join(map(str, ids)), 24)
     return connector.generate(prompt, DecodeSettings(max_new_tokens=count))
 
