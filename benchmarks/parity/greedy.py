@@ -1,6 +1,8 @@
-"""Exact verification against transformers' greedy `generate`, token by token, in float32, with all drafters without weights.
+"""Exact verification against transformers' greedy `generate`, token by token, in float32.
 
 python -m benchmarks.parity.greedy [drafter ...] [key=value ...]
+
+Without names, every drafter that needs no draft model.
 """
 
 from __future__ import annotations
