@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-OUTPUT_OPTIONS = frozenset({"results_dir", "cache_dir", "resume", "record_trees"})
+OUTPUT_OPTIONS = frozenset({"results_dir", "cache_dir", "resume", "record_trees", "stop_at_first_failure"})
 # What must not have changed between two parts of one run, although the configuration is the same.
 _IDENTITY = ("fingerprints", "device", "dtype", "prompts")
 _NAME_LENGTH = 60

@@ -7,18 +7,21 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
+import torch
+
 from connectors.connector import Connector
 from connectors.settings import DEFAULT_MAX_NODES
 from connectors.trace import Generation
 from methods.calibration.files import check_calibration, load_calibration
 from methods.drafts import HEAD, MODEL
-from methods.loaded import draft_fingerprint, draft_folder, loaded_draft, loaded_model
+from methods.loaded import check_tokenizers, draft_fingerprint, draft_folder, loaded_draft, loaded_model
 from methods.offline.build import build_store
 from methods.offline.plan import Plan, plan_store
 from methods.offline.stores import Stores
 from methods.quoting import quoted
 from methods.schema import Settings
 from methods.settings import STORES, compose, validate
+from methods.shared import opened_store, target_of
 from primitives.contract import Guarantee
 from primitives.drafting.none import EmptyDrafter
 from primitives.models.causal_lm import CausalLMTarget
@@ -70,6 +73,15 @@ class Pipeline:
             decode = replace(decode, stop=list(stop))
         return self.connector.generate(self.encode(text), decode)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the target runs."""
+        return self.target.device
+
+    def spare(self) -> Connector:
+        """Return another connector like the method's, whose drafter has seen no text yet."""
+        return connect(self.settings, self.model, self.target, self.store)
+
     def manifest(self) -> dict[str, Any]:
         """Return the fingerprints of what the pipeline is made of."""
         prints = {"model": self.model.fingerprint, "tokenizer": self.model.tokenizer_fingerprint}
@@ -103,11 +115,12 @@ def assemble(settings: Settings) -> Pipeline:
     clock = perf_counter()
     # A store that is there is checked before the model is loaded, which may take minutes.
     plan = plan_store(settings)
-    store = None if plan is None else plan.opened()
+    store = None if plan is None else opened_store(plan)
     check_calibration(settings)
+    check_tokenizers(settings)
     opened = perf_counter()
     model = loaded_model(settings)
-    target = CausalLMTarget(model.model)
+    target = target_of(model)
     loaded = perf_counter()
     if plan is not None and store is None:
         store = build_store(plan, lambda: model)
