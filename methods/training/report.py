@@ -74,8 +74,8 @@ def _card(settings: Settings, facts: Mapping[str, int], rows: Sequence[Mapping[s
         "",
         f"Data: the model's own greedy answers to train prompts ({prompts}). {facts['answers']} answers with "
         f"{facts['tokens']:,} tokens were trained on, {facts['held_out']} others were held out. {facts['unfit']} "
-        f"prompts were too long or empty, {facts['leaks']} answers shared 13 words in a row with a test set and were left "
-        f"out (test sets of {', '.join(training.held_out)}).",
+        f"prompts were too long or empty, {facts['leaks']} answers shared 13 words in a row with a test set and were "
+        f"left out (test sets of {', '.join(training.held_out)}).",
         "",
         f"Steps: {last['step']}. Last losses: {', '.join(f'{loss:.3f}' for loss in last['losses'])}.",
         "",
