@@ -9,28 +9,25 @@ import sys
 
 from rich.console import Console
 
-from benchmarks.runner import Outcome, run_benchmark
-from benchmarks.table import results_table
-from corpora.loading import load_corpus
-from methods.schema import Settings
-from scripts.launch import Launch
-
-
-def experiment(settings: Settings) -> Outcome:
-    """Measure one method on one model and one data set."""
-    corpus = load_corpus(settings.dataset, "test")
-    # transformers takes seconds to import, and bad settings or rows should be answered before that.
-    from methods.pipeline import assemble
-
-    return run_benchmark(assemble(settings), corpus)
+from benchmarks.runner import Outcome
+from benchmarks.table import Unfinished, results_table
+from benchmarks.together import Together
+from scripts.supervised import SupervisedLaunch
 
 
 def main() -> int:
-    """Run the jobs of the command line and show the rows of all that finished in one table."""
-    launch = Launch(experiment)
+    """Run the jobs of the command line and show all of them in one table, those that failed too."""
+    launch: SupervisedLaunch[Outcome] = SupervisedLaunch(Together())
     code = launch()
-    if launch.results:
-        Console().print(results_table([(outcome.manifest, outcome.summary) for outcome in launch.results]))
+    if launch.ends and (launch.results or len(launch.jobs) > 1):
+        rows = [(outcome.manifest, outcome.summary) for outcome in launch.results]
+        failures = [
+            Unfinished(
+                failure.settings.dataset.name, failure.settings.model.name, failure.settings.method.name, failure.reason
+            )
+            for failure in launch.failures
+        ]
+        Console().print(results_table(rows, failures))
     return max([code, *(outcome.exit_code for outcome in launch.results)])
 
 

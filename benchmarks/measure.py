@@ -1,9 +1,9 @@
-"""One prompt: method and baseline on the same ids, one after the other, and the line that says what happened."""
+"""One prompt: the answers of method and baseline to the same ids, and the line that says what happened."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from methods.memory import peak_rss_mb
 from primitives.contract import DraftTree, TargetView
 
 if TYPE_CHECKING:
+    from connectors.connector import Connector
     from methods.pipeline import Pipeline
 
 Sample = dict[str, Any]
@@ -37,32 +38,50 @@ def prompt_ids(pipeline: Pipeline, example: Example) -> list[int]:
     return ids
 
 
-def measure(pipeline: Pipeline, example: Example, method_first: bool) -> Sample:
+@dataclass(frozen=True)
+class Answer:
+    """What one side made of a prompt.
+
+    Attributes:
+        prompt: its ids.
+        tokenise_ms: how long they took to make.
+        generation: the output.
+    """
+
+    prompt: list[int]
+    tokenise_ms: float
+    generation: Generation
+
+
+def answer(pipeline: Pipeline, side: Connector, example: Example) -> Answer:
+    """Let one side, the pipeline's connector or its baseline, answer a prompt."""
+    started = perf_counter()
+    ids = prompt_ids(pipeline, example)
+    tokenise_ms = (perf_counter() - started) * 1e3
+    return Answer(ids, tokenise_ms, side.generate(ids, pipeline.settings.decode))
+
+
+def sample_of(pipeline: Pipeline, example: Example, own: Answer, plain: Answer) -> Sample:
     """Return the line of samples.jsonl for a prompt.
 
     Args:
         pipeline: method and baseline over one target.
         example: the prompt.
-        method_first: which of both goes first; alternate it, so that neither gains from its place.
+        own: the method's answer.
+        plain: the baseline's, to which other methods may be compared too.
     """
-    started = perf_counter()
-    ids = prompt_ids(pipeline, example)
-    tokenise_ms = (perf_counter() - started) * 1e3
-    sides = {"method": pipeline.connector, "baseline": pipeline.baseline}
-    order = ("method", "baseline") if method_first else ("baseline", "method")
-    done = {side: sides[side].generate(ids, pipeline.settings.decode) for side in order}
-    method, baseline = done["method"], done["baseline"]
+    method, baseline = own.generation, plain.generation
     metric = metric_named(pipeline.settings.dataset.metric)
     promised = pipeline.guarantee == "exact" and pipeline.settings.decode.temperature == 0
-    verdict = verdict_on(pipeline, ids, method.ids, baseline.ids) if promised else None
+    verdict = verdict_on(pipeline, own.prompt, method.ids, baseline.ids) if promised else None
     shown, shown_of_baseline = recorded(
         pipeline.model.tokenizer, pipeline.connector.decode, method, baseline, pipeline.settings.record_trees
     )
     return {
         "id": example.id,
         "status": "ok",
-        "prompt_tokens": len(ids),
-        "tokenise_ms": tokenise_ms,
+        "prompt_tokens": len(own.prompt),
+        "tokenise_ms": own.tokenise_ms,
         **_output(method),
         **_per_pass(method),
         **metric.judge(method.text, example),

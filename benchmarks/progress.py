@@ -20,10 +20,14 @@ class RunProgress:
         title: what is running.
         total: number of prompts.
         kept: samples of an earlier part of the run.
+        live: whether a terminal gets a bar; a second one beside it cannot be drawn.
     """
 
-    def __init__(self, console: Console, title: str, total: int, kept: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self, console: Console, title: str, total: int, kept: Sequence[Mapping[str, Any]], live: bool = True
+    ) -> None:
         self._console = console
+        self._live = live and console.is_terminal
         self._title = title
         self._total = total
         self._done = 0
@@ -37,7 +41,7 @@ class RunProgress:
             TimeRemainingColumn(),
         )
         shown = [TextColumn(column) if isinstance(column, str) else column for column in columns]
-        self._bar = Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
+        self._bar = Progress(*shown, console=console, transient=True, disable=not self._live)
         self._task = self._bar.add_task(title, total=total, figures="")
         for sample in kept:
             self._count(sample)
@@ -61,7 +65,7 @@ class RunProgress:
         self._count(sample)
         if sample["status"] == "failed":
             self.say(f"{self._title}: prompt {sample['id']} failed: {sample['reason']}")
-        if not self._console.is_terminal and (self._done % _LINE_EVERY == 0 or self._done == self._total):
+        if not self._live and (self._done % _LINE_EVERY == 0 or self._done == self._total):
             self.say(f"{self._title}: {self._done}/{self._total} prompts{self._figures()}")
 
     def say(self, text: str) -> None:

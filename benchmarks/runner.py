@@ -1,140 +1,206 @@
-"""The benchmark of one pipeline over one corpus: each prompt by the baseline and by the method, in one process."""
+"""The benchmark: each prompt by the baseline and by one or several methods in turn, in one process."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from benchmarks.logs import LogFile
+from benchmarks.device_lock import device_to_itself
 from benchmarks.manifest import build_manifest
-from benchmarks.measure import Sample, failure, measure, prompt_ids
-from benchmarks.progress import RunProgress
+from benchmarks.measure import Answer
 from benchmarks.results import RunFolder
+from benchmarks.run import Outcome, Run
 from benchmarks.scoring import metric_named
-from benchmarks.summary import summarise
 from corpora.corpus import Corpus
 from corpora.example import Example
+from methods.places import cache_folder
 
 if TYPE_CHECKING:
     from methods.pipeline import Pipeline
 
+__all__ = ["Outcome", "Stopped", "run_benchmark", "run_together"]
+
 _LOG = logging.getLogger(__name__)
 _WARM_UPS = 2
-_WARM_UP_TOKENS = 16
-_SUSPICIOUS_PASSES = 50
+# Another process that has just been killed may need a moment to let go of its locks.
+_PATIENCE_S = 2.0
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a run left behind.
-
-    Attributes:
-        folder: its files.
-        manifest: content of manifest.json.
-        summary: content of summary.json.
-        reused: whether it had been finished before and nothing was run.
-    """
-
-    folder: RunFolder
-    manifest: dict[str, Any]
-    summary: dict[str, Any]
-    reused: bool = False
-
-    @property
-    def exit_code(self) -> int:
-        """0, or 1 if a prompt failed."""
-        return int(self.summary["failed"] > 0)
+class Stopped(Exception):
+    """A run that was not finished because another one failed."""
 
 
 def run_benchmark(pipeline: Pipeline, corpus: Corpus, console: Console | None = None) -> Outcome:
-    """Measure a pipeline on every prompt of a corpus and write the result files.
-
-    A prompt that raises is written down as failed and the rest goes on. Finished prompts of an earlier, interrupted
-    run are kept; a finished run is not run again.
+    """Measure a pipeline on every prompt of a corpus and write the result files: see :func:`run_together`.
 
     Raises:
         ValueError: an unknown metric, or a result folder that another process uses or that holds another run.
+        OSError: the disk takes no more.
         KeyboardInterrupt: passed on after everything finished is on the disk.
     """
-    console = console or Console()
-    metric_named(pipeline.settings.dataset.metric)
-    manifest = build_manifest(pipeline, corpus)
-    folder = RunFolder.locate(
-        pipeline.settings.results_dir, corpus.name, manifest["model"], manifest["method"], manifest["config"]
-    )
-    with _locked(folder):
-        finished = folder.finished(manifest) if pipeline.settings.resume else None
-        if finished is None:
-            outcome = Outcome(folder, manifest, _run(pipeline, corpus, folder, manifest, console))
-        else:
-            outcome = Outcome(folder, folder.manifest() or manifest, finished, reused=True)
-    where = "finished before, kept" if outcome.reused else "written"
-    console.print(f"results {where}: {folder.path}", markup=False, highlight=False, soft_wrap=True)
+    (outcome,) = run_together([pipeline], corpus, console)
+    if isinstance(outcome, Exception):
+        raise outcome
     return outcome
 
 
-def _run(
-    pipeline: Pipeline, corpus: Corpus, folder: RunFolder, manifest: dict[str, Any], console: Console
-) -> dict[str, Any]:
-    kept = folder.begin(manifest, pipeline.settings.resume)
-    known = {sample["id"] for sample in kept}
-    todo = [(index, example) for index, example in enumerate(corpus.examples) if example.id not in known]
-    progress = RunProgress(console, f"{manifest['method']} on {corpus.name}", len(corpus), kept)
-    with _logging_to(folder), progress:
-        _LOG.info("%d prompts to run, %d kept", len(todo), len(kept))
+def run_together(
+    pipelines: Sequence[Pipeline],
+    corpus: Corpus,
+    console: Console | None = None,
+    *,
+    turn: Callable[[int], None] = lambda number: None,
+    stop: bool = False,
+) -> list[Outcome | Exception]:
+    """Measure pipelines that differ in their methods alone, with one baseline for all of them.
+
+    Every prompt goes through the baseline and all methods, one after the other, before the next prompt; who begins
+    changes from prompt to prompt. So each speedup compares times of one process that lie close together, and the
+    baseline is measured once. A prompt that raises is written down as failed and the rest goes on. Finished prompts of
+    an earlier, interrupted run are kept; a finished run is not run again.
+
+    Args:
+        pipelines: over one target.
+        corpus: the prompts.
+        console: where progress is shown.
+        turn: is told the number of the pipeline that works next.
+        stop: leave everything as it is after the first prompt or run that fails.
+
+    Returns:
+        For each pipeline what it left behind, or why it came to no end.
+    """
+    console = console or Console()
+    group = _Group(corpus, console, turn)
+    with ExitStack() as stack:
+        places = [
+            group.begin(number, pipeline, stack, len(pipelines) == 1) for number, pipeline in enumerate(pipelines)
+        ]
+        group.work(stop)
+    for end in group.ends.values():
+        if isinstance(end, Outcome):
+            where = "finished before, kept" if end.reused else "written"
+            console.print(f"results {where}: {end.folder.path}", markup=False, highlight=False, soft_wrap=True)
+    return [place if isinstance(place, Exception) else group.ends[place] for place in places]
+
+
+class _Group:
+    """Runs over one corpus and one target, by their folders: several settings may mean the same run.
+
+    Attributes:
+        ends: what the runs that are over left behind, or why they are over.
+    """
+
+    def __init__(self, corpus: Corpus, console: Console, turn: Callable[[int], None]) -> None:
+        self.ends: dict[Path, Outcome | Exception] = {}
+        self._runs: dict[Path, Run] = {}
+        self._numbers: dict[Path, int] = {}
+        self._corpus = corpus
+        self._console = console
+        self._turn = turn
+
+    def begin(self, number: int, pipeline: Pipeline, stack: ExitStack, alone: bool) -> Path | Exception:
+        """Return the folder of a run that is begun now, was finished before or is in the group, or what is wrong."""
+        self._turn(number)
         try:
-            _warm_up(pipeline, [example for _, example in todo[:_WARM_UPS]])
-            for index, example in todo:
-                sample = _try(pipeline, example, method_first=index % 2 == 1)
-                folder.append(sample)
-                progress.advance(sample)
-        except KeyboardInterrupt:
-            progress.say(
-                f"stopped after {progress.done} of {len(corpus)} prompts; they are kept in {folder.path}, "
-                "and the same command goes on from there"
+            metric_named(pipeline.settings.dataset.metric)
+            manifest = build_manifest(pipeline, self._corpus)
+            names = (self._corpus.name, manifest["model"], manifest["method"])
+            folder = RunFolder.locate(pipeline.settings.results_dir, *names, manifest["config"])
+            if folder.path in self._numbers:
+                return folder.path
+            stack.enter_context(_locked(folder))
+            finished = folder.finished(manifest) if pipeline.settings.resume else None
+            if finished is not None:
+                self.ends[folder.path] = Outcome(folder, folder.manifest() or manifest, finished, reused=True)
+            else:
+                run = Run(pipeline, self._corpus, folder, manifest, self._console, alone)
+                self._runs[folder.path] = run
+                stack.callback(run.close)
+            self._numbers[folder.path] = number
+        except (ValueError, OSError) as error:
+            return error
+        return folder.path
+
+    def work(self, stop: bool) -> None:
+        """Bring all runs to an end."""
+        if not self._runs:
+            return
+        pipeline = next(iter(self._runs.values())).pipeline
+        with ExitStack() as stack:
+            cache = cache_folder(pipeline.settings)
+            stack.enter_context(device_to_itself(pipeline.device, cache, self._console))
+            for path, run in self._runs.items():
+                stack.enter_context(run.progress)
+                self._try(path, run, self._prepare)
+            try:
+                for index, example in enumerate(self._corpus.examples):
+                    self._prompt(index, example)
+                    if stop and (self._failures() or any(run.failed for run in self._runs.values())):
+                        break
+            except KeyboardInterrupt:
+                for path, run in self._left().items():
+                    run.progress.say(
+                        f"stopped after {run.progress.done} of {len(self._corpus)} prompts; they are kept in {path}, "
+                        "and the same command goes on from there"
+                    )
+                raise
+            for path, run in self._left().items():
+                self._try(path, run, self._end)
+
+    def _left(self) -> dict[Path, Run]:
+        return {path: run for path, run in self._runs.items() if path not in self.ends}
+
+    def _failures(self) -> bool:
+        return any(isinstance(end, Exception) for end in self.ends.values())
+
+    def _try(self, path: Path, run: Run, step: Callable[[Run], None]) -> None:
+        """Take a step of one run; if it fails, the run is over, and the others go on."""
+        self._turn(self._numbers[path])
+        try:
+            step(run)
+        except Exception as error:
+            with run.logging():
+                _LOG.exception("the run came to no end")
+            self.ends[path] = error
+
+    def _prepare(self, run: Run) -> None:
+        left = [example for example in self._corpus.examples if example.id in run.todo]
+        run.warm_up([left[turn % len(left)] for turn in range(_WARM_UPS)] if left else [])
+        run.catch_up()
+
+    def _prompt(self, index: int, example: Example) -> None:
+        """Let the baseline and every run that lacks this prompt answer it, another one first than last time."""
+        due = {path: run for path, run in self._left().items() if example.id in run.todo}
+        if not due:
+            return
+        answers: dict[Path | None, Answer | Exception] = {}
+        order: list[Path | None] = [None, *due]
+        first = index % len(order)
+        for path in [*order[first:], *order[:first]]:
+            if path is None:
+                answers[path] = next(iter(due.values())).baseline(example)
+            else:
+                self._turn(self._numbers[path])
+                answers[path] = due[path].answer(example)
+        for path, run in due.items():
+            own, plain = answers[path], answers[None]
+            self._try(path, run, lambda run, own=own, plain=plain: run.add(example, own, plain))  # type: ignore[misc]
+
+    def _end(self, run: Run) -> None:
+        if not run.todo:
+            self.ends[run.folder.path] = run.finish()
+        elif run.failed:
+            self.ends[run.folder.path] = ValueError(
+                f"a prompt failed, and stop_at_first_failure=true ended the run: see {run.folder.log}"
             )
-            raise
-        summary = summarise(manifest, folder.samples())
-        folder.finish(summary)
-        _warn(summary)
-    return summary
-
-
-def _try(pipeline: Pipeline, example: Example, method_first: bool) -> Sample:
-    try:
-        sample = measure(pipeline, example, method_first)
-    except Exception as error:  # one prompt must not take the others with it
-        _LOG.exception("prompt %s failed", example.id)
-        return failure(example, error)
-    _LOG.info("prompt %s: %d tokens in %d passes", example.id, len(sample["output_ids"]), sample["passes"])
-    return sample
-
-
-def _warm_up(pipeline: Pipeline, examples: Sequence[Example]) -> None:
-    """Let both sides do their first, slow calls before anything is counted."""
-    short = replace(pipeline.settings.decode, max_new_tokens=_WARM_UP_TOKENS)
-    for turn in range(_WARM_UPS if examples else 0):
-        try:
-            ids = prompt_ids(pipeline, examples[turn % len(examples)])
-            pipeline.baseline.generate(ids, short)
-            pipeline.connector.generate(ids, short)
-        except Exception:  # the prompt fails again when its turn comes, and is reported then
-            _LOG.warning("warm-up failed", exc_info=True)
-
-
-def _warn(summary: dict[str, Any]) -> None:
-    if summary["passes"] >= _SUSPICIOUS_PASSES and summary["tau"]["value"] == 1.0 and summary["acceptance_rate"] == 0.0:
-        _LOG.warning("no drafted token was accepted in %d passes: the drafter may be wired wrongly", summary["passes"])
-    if (summary["lossless"] or {}).get("mismatch"):
-        _LOG.error(
-            "%d outputs are not what the target chooses: see lossless in samples.jsonl", summary["lossless"]["mismatch"]
-        )
+        else:
+            self.ends[run.folder.path] = Stopped("another run failed, and stop_at_first_failure=true ended this one")
 
 
 @contextmanager
@@ -142,26 +208,9 @@ def _locked(folder: RunFolder) -> Iterator[None]:
     folder.path.mkdir(parents=True, exist_ok=True)
     try:
         # The lock ends with its process, however that dies.
-        with FileLock(folder.path / ".lock", timeout=0):
+        with FileLock(folder.path / ".lock", timeout=_PATIENCE_S):
             yield
     except Timeout as error:
         raise ValueError(
             f"another process is working on this very run in {folder.path}; wait for it or stop it"
         ) from error
-
-
-@contextmanager
-def _logging_to(folder: RunFolder) -> Iterator[None]:
-    """Copy what is logged anywhere, from INFO on, to the run's log file."""
-    handler = LogFile(folder.log, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(min(level, logging.INFO))
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.removeHandler(handler)
-        handler.close()

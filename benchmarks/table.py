@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
@@ -24,11 +25,22 @@ _OVERLAP_NOTE = (
 )
 
 
-def results_table(runs: Sequence[tuple[Content, Content]]) -> Table:
+@dataclass(frozen=True)
+class Unfinished:
+    """A job that left no run behind: what it was to measure, and why it did not."""
+
+    dataset: str
+    model: str
+    method: str
+    reason: str
+
+
+def results_table(runs: Sequence[tuple[Content, Content]], failures: Sequence[Unfinished] = ()) -> Table:
     """Return the table of runs.
 
     Args:
         runs: manifest and summary of each run.
+        failures: the jobs that have none, each a row too.
     """
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
     table.caption, table.caption_justify = _notes(runs), "left"
@@ -46,6 +58,11 @@ def results_table(runs: Sequence[tuple[Content, Content]]) -> Table:
             _likeness_cell(summary),
         )
         table.add_row(*map(Text, cells))
+        table.add_section()
+    for failure in failures:
+        table.add_row(
+            Text(f"{failure.dataset}\n{failure.model}"), Text(f"{failure.method}\nFAILED: {failure.reason}"), *"----"
+        )
         table.add_section()
     return table
 
@@ -85,6 +102,8 @@ def _tau_cell(summary: Content) -> str:
 
 def _quality_cell(summary: Content) -> str:
     quality, cut = summary["quality"], summary["cut"]["method"]
+    if quality is None:
+        return "\n".join(["-", "no metric", *([f"{cut} cut"] if cut else [])])
     lines = [
         f"{_number(quality['method'])}/{_number(quality['baseline'])}",
         _interval(*quality["method_interval"]),
@@ -116,14 +135,18 @@ def _likeness_cell(summary: Content) -> str:
 
 def _notes(runs: Sequence[tuple[Content, Content]]) -> Text:
     notes = list(dict.fromkeys(f"{m['dataset']['name']}: {m['dataset']['source']}" for m, _ in runs))
-    if any(summary["failed"] and summary["quality"]["failed_prompts"] == "wrong" for _, summary in runs):
+    qualities = [summary["quality"] or {} for _, summary in runs]
+    failed = [summary["failed"] for _, summary in runs]
+    if any(n and quality.get("failed_prompts") == "wrong" for n, quality in zip(failed, qualities, strict=True)):
         notes.append("failed prompts are in no figure but quality, where they count as wrong")
     if any(summary["cut"]["method"] for _, summary in runs):
         notes.append("cut: outputs that ended at decode.max_new_tokens")
-    if any((summary["quality"].get("no_answer") or {}).get("method") for _, summary in runs):
+    if any((quality.get("no_answer") or {}).get("method") for quality in qualities):
         notes.append("no answer: outputs in which none was found; they count as wrong")
-    if any(summary["quality"].get("contains_answer") for _, summary in runs):
+    if any(quality.get("contains_answer") for quality in qualities):
         notes.append("contained: an accepted answer occurs anywhere in the output; the score is exact match")
+    if not all(qualities):
+        notes.append("no metric: these prompts have nothing to compare an output with")
     if any(manifest["guarantee"] == "lossy" for manifest, _ in runs):
         notes.append("lossy: the output may differ from the target's own, see quality")
     if any(overlaps(manifest) for manifest, _ in runs):

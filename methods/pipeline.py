@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
+
+import torch
 
 from connectors.connector import Connector
+from connectors.settings import DEFAULT_MAX_NODES
 from connectors.trace import Generation
 from methods.calibration.files import check_calibration, load_calibration
 from methods.drafts import HEAD, MODEL
@@ -18,15 +21,13 @@ from methods.offline.stores import Stores
 from methods.quoting import quoted
 from methods.schema import Settings
 from methods.settings import STORES, compose, validate
+from methods.shared import opened_store, target_of
 from primitives.contract import Guarantee
 from primitives.drafting.none import EmptyDrafter
 from primitives.models.causal_lm import CausalLMTarget
 from primitives.models.loading import LoadedModel, render_prompt
 from primitives.registry import DRAFTERS, VERIFIERS
 from primitives.verification.exact import ExactVerifier
-
-# Nodes that a forward takes at little more than the price of one: docs/fidelity.md, "Node budget".
-DEFAULT_MAX_NODES: Final = {"cpu": 24, "cuda": 64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,15 @@ class Pipeline:
             decode = replace(decode, stop=list(stop))
         return self.connector.generate(self.encode(text), decode)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the target runs."""
+        return self.target.device
+
+    def spare(self) -> Connector:
+        """Return another connector like the method's, whose drafter has seen no text yet."""
+        return connect(self.settings, self.model, self.target, self.store)
+
     def manifest(self) -> dict[str, Any]:
         """Return the fingerprints of what the pipeline is made of."""
         prints = {"model": self.model.fingerprint, "tokenizer": self.model.tokenizer_fingerprint}
@@ -105,12 +115,12 @@ def assemble(settings: Settings) -> Pipeline:
     clock = perf_counter()
     # A store that is there is checked before the model is loaded, which may take minutes.
     plan = plan_store(settings)
-    store = None if plan is None else plan.opened()
+    store = None if plan is None else opened_store(plan)
     check_calibration(settings)
     check_tokenizers(settings)
     opened = perf_counter()
     model = loaded_model(settings)
-    target = CausalLMTarget(model.model)
+    target = target_of(model)
     loaded = perf_counter()
     if plan is not None and store is None:
         store = build_store(plan, lambda: model)
@@ -170,6 +180,7 @@ def _store_notes(plan: Plan, store: Stores) -> dict[str, Any]:
         "keys": 0 if store.vectors is None else len(store),
         "left_out": {"empty": len(facts["empty"]), "too_long": len(facts["too_long"]), "overlap": dropped},
         "overlap": repeated - dropped,
+        "sizes_mb": facts["sizes_mb"],
     }
 
 

@@ -107,6 +107,7 @@ class Settings:
         results_dir: where result folders and logs go.
         cache_dir: where models and stores are kept; None is the user's cache folder.
         resume: keep what an earlier run of the same settings has finished.
+        stop_at_first_failure: end a sweep when a job or a prompt fails; otherwise the others go on.
         record_trees: write the draft tree of every pass into samples.jsonl, for the token viewer; no figure needs it.
     """
 
@@ -126,6 +127,7 @@ class Settings:
     results_dir: str = "results"
     cache_dir: str | None = None
     resume: bool = True
+    stop_at_first_failure: bool = False
     record_trees: bool = True
 
 

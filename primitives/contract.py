@@ -175,6 +175,11 @@ class Drafter(ABC):
         return (self.name,)
 
     @property
+    def remembers(self) -> bool:
+        """Whether what it proposes depends on earlier texts too. Within a run it then learns from prompt to prompt."""
+        return False
+
+    @property
     def layers(self) -> tuple[int, ...]:
         """Inner layers of the target that it looks at: the states entering them come as `TargetView.features`."""
         return ()

@@ -61,6 +61,11 @@ class PrunedDrafter(Drafter):
         """The layers that the drafter looks at."""
         return self.drafter.layers
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the drafter does."""
+        return self.drafter.remembers
+
     def start(self, prompt: Ints, view: TargetView) -> None:
         """Begin with the drafter."""
         self.drafter.start(prompt, view)

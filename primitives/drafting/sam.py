@@ -87,6 +87,11 @@ class SuffixAutomatonDrafter(Drafter):
         """What the fallback looks at."""
         return () if self.fallback is None else self.fallback.layers
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the fallback does."""
+        return self.fallback is not None and self.fallback.remembers
+
     def start(self, prompt: Ints, view: TargetView) -> None:
         """Read the prompt."""
         self._running = SuffixAutomaton()

@@ -95,11 +95,13 @@ class SpsTreeDrafter(ModelDrafter):
     def _children(self, context: Context, logits: torch.Tensor) -> tuple[Ints, Ints, Floats, list[torch.Tensor]]:
         """Return the children of [m, V] rows: row, token, log of its share, and the law that each was drawn from."""
         if context.decoding.greedy:
-            shares, ids = torch.log_softmax(logits, -1, dtype=torch.float32).topk(min(self.branching, logits.shape[-1]))
-            rows = np.repeat(np.arange(len(ids)), ids.shape[1])
+            shares, best = torch.log_softmax(logits, -1, dtype=torch.float32).topk(
+                min(self.branching, logits.shape[-1])
+            )
+            rows = np.repeat(np.arange(len(best)), best.shape[1])
             log_q = shares.flatten().double().cpu().numpy()
             possible = np.isfinite(log_q)
-            return rows[possible], ids.flatten().cpu().numpy()[possible], log_q[possible], []
+            return rows[possible], best.flatten().cpu().numpy()[possible], log_q[possible], []
         whole = probabilities(logits)
         left = whole.clone()
         drawn = []

@@ -79,6 +79,11 @@ class SuffixDrafter(Drafter):
         self._output: list[int] = []
         self._last = PAD
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the outputs of earlier sequences are searched."""
+        return self.global_tree
+
     def start(self, prompt: Ints, view: TargetView) -> None:
         """Count the prompt; drop the earlier output to the same prompt, and the oldest ones if there are too many."""
         self._local = CountedSuffixes(self.max_depth)

@@ -69,6 +69,11 @@ class TokenRecyclingDrafter(Drafter):
         self._levels, self._parents, self._ranks, self._scores = template()
         self._successors: NDArray[np.int32] | None = None
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the matrix is kept."""
+        return self.carry_over
+
     def start(self, prompt: Ints, view: TargetView) -> None:
         """Begin with the rows of earlier sequences, or none, and write that of the last token of the prompt."""
         if self._successors is None or not self.carry_over:

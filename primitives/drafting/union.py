@@ -72,6 +72,11 @@ class UnionDrafter(Drafter):
         """The layers that the drafters look at, one drafter after the other."""
         return tuple(layer for drafter in self.drafters for layer in drafter.layers)
 
+    @property
+    def remembers(self) -> bool:
+        """Whether one of the drafters does."""
+        return any(drafter.remembers for drafter in self.drafters)
+
     def start(self, prompt: Ints, view: TargetView) -> None:
         """Begin with each drafter, and forget what the last sequence has shown."""
         self._tried[:] = self._accepted[:] = 0

@@ -94,6 +94,7 @@ class FakeConnector:
         self, name: str, answers: dict[int, Generation | BaseException], calls: list[tuple[str, int, int]]
     ) -> None:
         self.max_nodes = 24
+        self.drafter = SimpleNamespace(remembers=False)
         self.name = name
         self.answers = answers
         self.calls = calls
@@ -132,15 +133,19 @@ class FakeModel:
 class FakePipeline:
     guarantee = "exact"
     store = None
+    device = torch.device("cpu")
 
     def __init__(self, results_dir: Path) -> None:
         self.notes = {"load_seconds": {"model": 0.5, "store": 0.0}}
-        self.settings = FakeSettings(str(results_dir))
+        self.settings = FakeSettings(str(results_dir), str(results_dir.parent / "cache"))
         self.model = SimpleNamespace(model=FakeModel(), source="made up", tokenizer=FakeTokenizer())
         self.calls: list[tuple[str, int, int]] = []
         self.connector = FakeConnector("method", {}, self.calls)
         self.baseline = FakeConnector("baseline", {}, self.calls)
         self.fingerprints = {"model": "m1", "tokenizer": "t1", "datastore": None}
+
+    def spare(self) -> FakeConnector:
+        return FakeConnector("spare", self.connector.answers, self.calls)
 
     def encode(self, text: str) -> list[int]:
         return [int(text), 0]

@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 from rich.console import Console
 
-from benchmarks.runner import Outcome, run_benchmark
+from benchmarks.runner import Outcome, Stopped, run_benchmark, run_together
 from benchmarks.table import results_table
 from connectors.trace import Generation
 from corpora.corpus import Corpus
@@ -198,6 +198,16 @@ def test_an_unknown_metric_is_refused_before_anything_is_written(pipeline: Any, 
     assert not Path(pipeline.settings.results_dir).exists()
 
 
+def test_prompts_with_nothing_to_compare_with_have_no_quality(pipeline: Any, corpus: Corpus) -> None:
+    pipeline.settings.dataset.metric = None
+    outcome, output = _run(pipeline, corpus)
+    assert outcome.summary["quality"] is None
+    sample = outcome.folder.samples()[0]
+    assert (sample["score"], sample["no_answer"], sample["baseline"]["score"]) == (None, None, None)
+    assert outcome.summary["tau"]["value"] == 2.5
+    assert "no metric: these prompts have nothing to compare an output with" in output
+
+
 def test_a_drafter_that_never_wins_is_pointed_out(
     pipeline: Any, corpus: Corpus, make_generation: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -212,3 +222,97 @@ def test_progress_without_a_terminal_is_plain_lines(pipeline: Any, corpus: Corpu
     _, output = _run(pipeline, corpus)
     assert "pld on gsm8k-mini: 5/5 prompts, speedup 2.50, tau 2.50" in output
     assert "\x1b" not in output
+
+
+@pytest.fixture
+def three(pipeline: Any, make_generation: Make) -> list[Any]:
+    """Three methods over one target; the calls of all are noted in one list."""
+    pipelines = [pipeline]
+    for name in ("sam", "rest"):
+        other = type(pipeline)(Path(pipeline.settings.results_dir))
+        other.settings.method.name, other.calls = name, pipeline.calls
+        for side, called in ((other.connector, name), (other.baseline, f"baseline of {name}")):
+            side.calls, side.name = pipeline.calls, called
+        for prompt in range(5):
+            other.set(prompt, make_generation(range(1, 7), [5]), make_generation(range(1, 7), [1] * 5))
+        pipelines.append(other)
+    return pipelines
+
+
+def _together(pipelines: list[Any], corpus: Corpus, **options: Any) -> list[Outcome | Exception]:
+    return run_together(pipelines, corpus, Console(file=StringIO(), width=100), **options)
+
+
+def test_one_baseline_serves_several_methods_in_turns(three: list[Any], corpus: Corpus) -> None:
+    outcomes = _together(three, corpus)
+    assert _calls(three[0])[:8] == [
+        ("baseline", 0), ("method", 0), ("sam", 0), ("rest", 0),
+        ("method", 1), ("sam", 1), ("rest", 1), ("baseline", 1),
+    ]  # fmt: skip
+    assert len(_calls(three[0])) == 5 * 4
+    assert [round(end.summary["speedup"]["value"], 3) for end in outcomes if isinstance(end, Outcome)] == [2.5, 5, 5]
+    logs = [end.folder.log.read_text() for end in outcomes if isinstance(end, Outcome)]
+    assert [log.count("prompt test-0: ") for log in logs] == [1, 1, 1]
+
+
+def test_a_stopped_group_goes_on_where_each_run_is(three: list[Any], corpus: Corpus, make_generation: Make) -> None:
+    _together(three[:1], corpus)
+    three[1].set(2, KeyboardInterrupt(), make_generation(range(1, 7), [1] * 5))
+    with pytest.raises(KeyboardInterrupt):
+        _together(three, corpus)
+    three[1].set(2, make_generation(range(1, 7), [5]), make_generation(range(1, 7), [1] * 5))
+    three[0].calls.clear()
+    outcomes = _together(three, corpus)
+    assert {call for call in _calls(three[0]) if "baseline" not in call[0]} == {
+        (name, prompt) for name in ("sam", "rest") for prompt in (2, 3, 4)
+    }
+    assert [end.summary["n"] for end in outcomes if isinstance(end, Outcome)] == [5, 5, 5]
+
+
+def test_a_method_that_fails_takes_no_other_with_it(three: list[Any], corpus: Corpus, make_generation: Make) -> None:
+    three[1].set(1, RuntimeError("once"), make_generation(range(1, 7), [1] * 5))
+    three[2].settings.dataset.metric = "bleu"
+    outcomes = _together(three, corpus)
+    assert [end.summary["failed"] for end in outcomes if isinstance(end, Outcome)] == [0, 1]
+    assert isinstance(outcomes[2], ValueError)
+
+
+def test_a_group_can_stop_at_the_first_failure(three: list[Any], corpus: Corpus, make_generation: Make) -> None:
+    three[1].set(1, RuntimeError("once"), make_generation(range(1, 7), [1] * 5))
+    outcomes = _together(three, corpus, stop=True)
+    assert [type(end) for end in outcomes] == [Stopped, ValueError, Stopped]
+    assert {prompt for _, prompt in _calls(three[0])} == {0, 1}
+    three[1].set(1, make_generation(range(1, 7), [5]), make_generation(range(1, 7), [1] * 5))
+    three[0].calls.clear()
+    assert [end.exit_code for end in _together(three, corpus) if isinstance(end, Outcome)] == [0, 0, 0]
+    assert ("sam", 1) in _calls(three[0])
+    assert ("method", 1) not in _calls(three[0])
+
+
+def test_settings_that_mean_the_same_run_share_it(pipeline: Any, corpus: Corpus) -> None:
+    first, second = _together([pipeline, pipeline], corpus)
+    assert first is second
+    assert len(_calls(pipeline)) == 10
+
+
+def test_the_number_of_the_one_at_work_is_told(three: list[Any], corpus: Corpus) -> None:
+    at_work: list[int] = []
+    _together(three, corpus, turn=at_work.append)
+    assert at_work[:3] == [0, 1, 2]
+    assert set(at_work) == {0, 1, 2}
+
+
+def test_a_drafter_that_learns_from_text_to_text_is_warmed_up_by_another_and_reads_again_after_a_stop(
+    pipeline: Any, corpus: Corpus, make_generation: Make
+) -> None:
+    pipeline.connector.drafter.remembers = True
+    base = make_generation(range(1, 7), [1] * 5)
+    pipeline.set(3, KeyboardInterrupt(), base)
+    with pytest.raises(KeyboardInterrupt):
+        _run(pipeline, corpus)
+    assert {name for name, _, budget in pipeline.calls if budget != 6} == {"spare", "baseline"}
+    pipeline.set(3, make_generation(range(1, 7), [3, 2]), base)
+    pipeline.calls.clear()
+    _run(pipeline, corpus)
+    assert [prompt for name, prompt in _calls(pipeline) if name == "method"] == [0, 1, 2, 3, 4]
+    assert [prompt for name, prompt in _calls(pipeline) if name == "baseline"] == [3, 4]

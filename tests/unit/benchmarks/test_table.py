@@ -1,9 +1,10 @@
+from io import StringIO
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from benchmarks.table import results_table
+from benchmarks.table import Unfinished, results_table
 
 LONG = (
     "of the project's own writing (openai/gsm8k is not in the hub's cache, and https://huggingface.co does not answer)"
@@ -118,3 +119,14 @@ def test_missing_figures_are_dashes() -> None:
     text = _text((manifest, summary))
     assert "0 of 5" in text
     assert "-/-" in text
+
+
+def test_a_job_without_a_result_is_a_row_with_its_reason() -> None:
+    console = Console(file=StringIO(), width=80)
+    reason = "decode.seed is 1; it must be another one, and this sentence goes on for longer than a column is wide"
+    console.print(results_table([_run()], [Unfinished("gsm8k", "org/name-1.5", "rest", reason)]))
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "org/name-1.5" in output
+    words = " ".join("".join(line) for line in output.splitlines()).split()
+    assert "FAILED:" in words
+    assert [word for word in reason.split() if word not in words] == []

@@ -126,7 +126,7 @@ def test_the_draft_is_drawn_by_the_targets_processors(
 ) -> None:
     """Case 12: the emitted law is the target's, and q is what was drawn from."""
     own, target = np.tile([0.5, 0.3, 0.15, 0.05], (4, 1)), np.tile([0.4, 0.4, 0.1, 0.1], (4, 1))
-    knobs = {"num_tokens": 1} if drafter == "sps" else {"depth": 1}
+    knobs: dict[str, Any] = {"num_tokens": 1} if drafter == "sps" else {"depth": 1}
     built = with_table(made(drafter, 4, **knobs), table_of(own))
     law = exact_law(monkeypatch, "tree_sampling", built, TableTarget(table_of(target)), max_new_tokens=2, **settings)
     tree, view = DraftTree.empty(), TargetView(table_of(target)[:1], torch.zeros(1, 1))

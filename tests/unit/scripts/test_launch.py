@@ -75,7 +75,10 @@ def test_a_sweep_goes_on_after_a_failed_job(
     run = launch(seed, "-m", "method=pld", "decode.seed=0,1,2")
     assert run() == 1
     assert run.results == ["seed 0", "seed 2"]
-    assert run.failures == ["decode.seed is 1; it must be another one"]
+    (failure,) = run.failures
+    assert (failure.reason, failure.settings.decode.seed) == ("decode.seed is 1; it must be another one", 1)
+    assert failure.log is not None
+    assert "Traceback" in Path(failure.log).read_text(encoding="utf-8")
     logs = sorted(tmp_path.glob("hydra/*/*/*/run.log"))
     assert ["Traceback" in log.read_text(encoding="utf-8") for log in logs] == [False, True, False]
     assert "Traceback" not in capsys.readouterr().err
@@ -106,3 +109,26 @@ def test_ctrl_c_says_that_nothing_is_lost(
 ) -> None:
     assert launch(seed, "-m", "method=pld", "decode.seed=0,4,2")() == 130
     assert capsys.readouterr().err.startswith("error: interrupted: what was finished is kept")
+
+
+def test_a_sweep_can_stop_at_the_first_failure(
+    launch: Callable[..., Launch[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = launch(seed, "-m", "method=pld", "decode.seed=0,1,2,5", "stop_at_first_failure=true")
+    assert run() == 1
+    assert run.results == ["seed 0"]
+    assert [failure.skipped for failure in run.failures] == [False, True, True]
+    assert "not run: another job failed" in run.failures[-1].reason
+    assert capsys.readouterr().err == "error: decode.seed is 1; it must be another one\n"
+
+
+def test_what_the_preflight_finds_is_printed_with_the_rest(
+    launch: Callable[..., Launch[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = launch(seed, "-m", "method=pld", "decode.max_new_tokens=0,8")
+    run._preflight = lambda jobs, words: [f"{len(jobs)} jobs are too many"]
+    assert run() == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: decode.max_new_tokens is 0; it must be at least 1",
+        "error: 2 jobs are too many",
+    ]

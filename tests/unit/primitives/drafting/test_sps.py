@@ -50,6 +50,22 @@ def same() -> Draft:
     return Draft(tiny_model(), word_tokenizer())
 
 
+class Watched(Drafter):
+    """Another drafter, whose trees are kept together with the texts that they were proposed for."""
+
+    def __init__(self, inner: Drafter) -> None:
+        self.inner = inner
+        self.seen: list[tuple[list[int], DraftTree]] = []
+        self.start = inner.start  # type: ignore[method-assign]
+        self.observe = inner.observe  # type: ignore[method-assign]
+        self.finish = inner.finish  # type: ignore[method-assign]
+
+    def propose(self, context: Context) -> DraftTree:
+        tree = self.inner.propose(context)
+        self.seen.append((context.tokens.tolist(), tree))
+        return tree
+
+
 class Spoiled(Drafter):
     """Another drafter whose trees are made wrong, cut, or left out in some passes; it may raise in one, too."""
 
@@ -80,7 +96,7 @@ class Spoiled(Drafter):
 @pytest.mark.parametrize("spoiled", [False, True])
 def test_a_draft_model_that_is_the_target_is_always_right(name: str, spoiled: bool) -> None:
     """Invariant 3: acceptance 100 % up to token 240 (the rig's limit), whatever became of the drafts before."""
-    knobs = {"num_tokens": 4} if name == "sps" else {"depth": 4}
+    knobs: dict[str, Any] = {"num_tokens": 4} if name == "sps" else {"depth": 4}
     drafter = sps(same(), name, **knobs)
     checked = Spoiled(drafter) if spoiled else drafter
     prompt = random_prompt(3)
@@ -143,11 +159,17 @@ def test_drafts_of_another_model_leave_the_greedy_text_as_it_is(name: str) -> No
     assert 1.5 < done.trace.tau < 6
 
 
+WIDER: dict[str, dict[str, Any]] = {
+    "sps": {"num_tokens": 4},
+    "sps_tree": {"depth": 4, "branching": 3, "width": 3},
+}
+
+
 def test_a_wider_tree_accepts_more_than_a_chain() -> None:
     texts = [random_prompt(seed) for seed in range(3)]
     chain, tree = (
         [run(sps(tiny_draft(noise=0.1), name, **knobs), text, 60).trace.tau for text in texts]
-        for name, knobs in (("sps", {"num_tokens": 4}), ("sps_tree", {"depth": 4, "branching": 3, "width": 3}))
+        for name, knobs in WIDER.items()
     )
     assert np.mean(tree) > np.mean(chain)
 
@@ -266,16 +288,13 @@ def test_padded_widths_of_one_family_work_and_phantom_ids_are_never_proposed() -
     with torch.no_grad():
         # A draft model that would rather say a padding id than anything else.
         draft.model.lm_head.weight[100:] *= 50
+    decodings: list[dict[str, Any]] = [{}, {"verifier": "tree_sampling", "temperature": 1.0}]
     for name in ("sps", "sps_tree"):
-        for changes in ({}, {"verifier": "tree_sampling", "temperature": 1.0}):
-            drafter = sps(draft, name)
-            trees = []
-            propose = drafter.propose
-            drafter.propose = lambda context, propose=propose, trees=trees: trees.append(propose(context)) or trees[-1]
-            done = run(drafter, random_prompt(4), 40, **changes)
-            assert len(done.ids) == 40
-            assert max(int(tree.tokens.max()) for tree in trees if len(tree)) < 100
-            assert max(len(tree) for tree in trees) > 1
+        for changes in decodings:
+            watched = Watched(sps(draft, name))
+            assert len(run(watched, random_prompt(4), 40, **changes).ids) == 40
+            assert max(int(tree.tokens.max()) for _, tree in watched.seen if len(tree)) < 100
+            assert max(len(tree) for _, tree in watched.seen) > 1
 
 
 def test_a_narrower_draft_model_reads_what_it_has_no_row_for() -> None:
@@ -290,6 +309,7 @@ def test_a_narrower_draft_model_reads_what_it_has_no_row_for() -> None:
 # The law of what is emitted, on a real (tiny) model.
 
 
+ONE_TOKEN: dict[str, dict[str, Any]] = {"sps": {"num_tokens": 1}, "sps_tree": {"depth": 1}}
 SETTINGS = DecodeSettings(temperature=0.8, top_k=4, repetition_penalty=1.2)
 
 
@@ -303,7 +323,7 @@ def law_after(model: Any, text: Sequence[int]) -> Any:
 @pytest.mark.parametrize(("name", "verifier"), [("sps", "speculative_sampling"), ("sps_tree", "tree_sampling")])
 def test_sampled_texts_follow_the_models_law(name: str, verifier: str) -> None:
     prompt, count = random_prompt(4), 150
-    drafter = sps(tiny_draft(), name, **({"num_tokens": 1} if name == "sps" else {"depth": 1}))
+    drafter = sps(tiny_draft(), name, **ONE_TOKEN[name])
     changes = {key: getattr(SETTINGS, key) for key in ("temperature", "top_k", "repetition_penalty")}
     seen = Counter(tuple(run(drafter, prompt, 2, verifier, seed=seed, **changes).ids) for seed in range(count))
     first = law_after(tiny_model(), prompt)
@@ -325,16 +345,15 @@ def test_sampled_texts_follow_the_models_law(name: str, verifier: str) -> None:
 @pytest.mark.parametrize("name", ["sps", "sps_tree"])
 def test_q_is_the_law_that_tokens_were_drawn_from(name: str) -> None:
     draft = tiny_draft()
-    trees = []
-    drafter = sps(draft, name)
-    propose = drafter.propose
-    drafter.propose = lambda context: trees.append((context.tokens.tolist(), propose(context))) or trees[-1][1]
-    changes = {key: getattr(SETTINGS, key) for key in ("temperature", "top_k", "repetition_penalty")}
-    run(drafter, random_prompt(4), 16, "tree_sampling", **changes)
-    assert len(trees) > 2
-    for text, tree in trees[:4]:
+    watched = Watched(sps(draft, name))
+    changes: dict[str, Any] = {key: getattr(SETTINGS, key) for key in ("temperature", "top_k", "repetition_penalty")}
+    run(watched, random_prompt(4), 16, "tree_sampling", **changes)
+    assert len(watched.seen) > 2
+    for text, tree in watched.seen[:4]:
         for node in range(1, len(tree)):
             above = tree.tokens[tree.path_to(int(tree.parents[node]))].tolist()
+            assert tree.q is not None
+            assert tree.log_q is not None
             law = law_after(draft.model, [*text[:-1], *above])
             earlier = [int(tree.tokens[n]) for n in range(1, node) if tree.parents[n] == tree.parents[node]]
             assert tree.log_q[node] == pytest.approx(np.log(law[tree.tokens[node]]), abs=1e-4)
