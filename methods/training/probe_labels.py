@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from methods.calibration.files import kept
 from methods.calibration.recipe import Arrays
 from methods.schema import ProbeSettings
-from methods.training.equivalence import Equivalence
+from methods.training.probe_equivalence import Equivalence
 from primitives.contract import Ints
 from primitives.drafting.semanticspec import SemanticSpecDrafter
 from primitives.models.batching import hidden_states

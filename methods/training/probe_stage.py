@@ -21,7 +21,7 @@ from methods.places import cache_folder, short_hash
 from methods.progress import TokenProgress
 from methods.schema import Settings
 from methods.train_set import train_settings
-from methods.training.equivalence import equivalence_of
+from methods.training.probe_equivalence import equivalence_of
 from methods.training.probe_files import (
     TrainedProbes,
     asks_probes,

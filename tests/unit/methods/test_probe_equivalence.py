@@ -15,7 +15,7 @@ from huggingface_hub.errors import RepositoryNotFoundError
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 from methods.schema import ProbeSettings
-from methods.training.equivalence import Entailment, Equivalence, Likeness, equivalence_of
+from methods.training.probe_equivalence import Entailment, Equivalence, Likeness, equivalence_of
 from primitives.contract import Bools, Ints
 from tests.rigs import word_tokenizer
 

@@ -17,7 +17,7 @@ from methods.pipeline import assemble, load_pipeline
 from methods.schema import ProbeSettings
 from methods.settings import SettingsError, compose, problems
 from methods.training import probe_fit, probe_labels, probe_stage
-from methods.training.equivalence import Equivalence
+from methods.training.probe_equivalence import Equivalence
 from methods.training.probe_files import ProbeError, read_probes
 from methods.training.probe_fit import fit_probe
 from methods.training.probe_labels import Labeller, mean_states
