@@ -141,12 +141,16 @@ def assemble(settings: Settings) -> Pipeline:
 def connect(settings: Settings, model: LoadedModel, target: CausalLMTarget, store: Stores | None) -> Connector:
     """Join the drafter and the verifier of these settings over a target that is there already."""
     calibration = load_calibration(settings, model.fingerprint)
+    max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[target.device.type]
     resources = {
         "vector_store": None if store is None else store.vectors,
         "token_store": None if store is None else store.tokens,
         "eos_ids": target.eos_ids,
         "vocab_size": target.vocab_size,
         "embeddings": model.embeddings,
+        "output_embeddings": model.output_embeddings,
+        "num_layers": model.num_layers,
+        "max_nodes": max_nodes,
         "tokenizer": model.tokenizer,
         MODEL: loaded_draft(settings),
         HEAD: draft_folder(settings),
@@ -164,7 +168,6 @@ def connect(settings: Settings, model: LoadedModel, target: CausalLMTarget, stor
     def decode(ids: Sequence[int]) -> str:
         return str(model.tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[target.device.type]
     return Connector(target, drafter, verifier, decode, max_nodes, settings.connector.layout)
 
 

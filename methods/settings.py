@@ -13,6 +13,7 @@ from methods.drafts import draft_problems
 from methods.overrides import OverrideError, compose
 from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, Settings
 from methods.train_set import train_problem
+from methods.training.settings import training_problems
 from primitives.contract import Drafter, Verifier
 from primitives.models.device import resolve_device, resolve_dtype
 from primitives.models.layouts import LAYOUTS
@@ -63,6 +64,7 @@ def problems(settings: Settings) -> list[str]:
         *_primitive_problems(DRAFTERS, settings.drafter),
         *_primitive_problems(VERIFIERS, settings.verifier),
         *_fit_problems(settings),
+        *training_problems(settings.training),
     ]
 
 

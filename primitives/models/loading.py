@@ -50,6 +50,16 @@ class LoadedModel:
         """[V, h], the input embedding matrix."""
         return cast(torch.nn.Embedding, self.model.get_input_embeddings()).weight
 
+    @property
+    def output_embeddings(self) -> torch.Tensor:
+        """[V, h], the output embedding matrix."""
+        return cast(torch.nn.Linear, self.model.get_output_embeddings()).weight
+
+    @property
+    def num_layers(self) -> int:
+        """Number of decoder layers."""
+        return int(self.model.config.get_text_config().num_hidden_layers)
+
 
 def check_model(settings: ModelSettings, cache_dir: Path) -> None:
     """Find out in seconds whether a model can be had; nothing is downloaded, converted or loaded.
