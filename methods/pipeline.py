@@ -54,9 +54,14 @@ class Pipeline:
     guarantee: Guarantee
     notes: dict[str, Any]
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a prompt, in the model's chat format if it has one."""
-        return render_prompt(self.model.tokenizer, text, self.settings.model)
+    def encode(self, text: str, earlier: Sequence[tuple[str, str]] = ()) -> list[int]:
+        """Return the ids of a prompt, in the model's chat format if it has one.
+
+        Args:
+            text: what the user says.
+            earlier: the turns before: what the user said, and the answer.
+        """
+        return render_prompt(self.model.tokenizer, text, self.settings.model, earlier)
 
     def generate(self, text: str, max_new_tokens: int | None = None, stop: Sequence[str] | None = None) -> Generation:
         """Return the continuation of a prompt: `.text`, `.ids` and `.trace`.

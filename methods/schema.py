@@ -100,7 +100,7 @@ class Settings:
         datastore: the store of a retrieval drafter; unused by the others.
         decode: how long and how to decode.
         calibration: how much is measured for a verifier with constants of the target.
-        training: what scripts.train_eagle does; no run looks at it.
+        training: what scripts.train_eagle and scripts.train_draft do; no run looks at it.
         draft_model: weights of a drafter that has some: hub id, folder, .gguf file, or a name of the model group.
         device: "auto", "cpu", "cuda" or "cuda:N".
         dtype: "auto", "float32", "bfloat16" or "float16".

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from corpora.loading import check_dataset, path_problem
+from corpora.checks import check_dataset, path_problem
 from methods.drafts import draft_problems
 from methods.overrides import OverrideError, compose
 from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, Settings

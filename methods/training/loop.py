@@ -8,14 +8,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic, perf_counter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 
 from methods.training.data import Batch, batches
-from methods.training.objective import Objective
 from methods.training.settings import TrainingSettings
-from primitives.models.eagle_head import EagleHead
 from primitives.models.recording import Recording
 
 CHECKPOINT: Final = "checkpoint.pt"
@@ -31,15 +29,15 @@ class Trainer:
 
     Args:
         settings: of the training.
-        head: to be trained, on its device.
+        head: to be trained, on its device: a draft head, or whatever else the objective knows.
         objective: losses and gradients.
         folder: where checkpoints lie.
         identity: of data and settings; a checkpoint of another identity is refused.
     """
 
-    def __init__(
-        self, settings: TrainingSettings, head: EagleHead, objective: Objective, folder: Path, identity: str
-    ) -> None:
+    also_lower: ClassVar[str] = "training.depth"
+
+    def __init__(self, settings: TrainingSettings, head: Any, objective: Any, folder: Path, identity: str) -> None:
         self.settings = settings
         self.head = head
         self.objective = objective
@@ -47,7 +45,7 @@ class Trainer:
         self.identity = identity
         self.rows: list[Row] = []
         self.step = 0
-        self._device = head.embedding.device
+        self._device = next(head.parameters()).device
         self._optimiser = torch.optim.AdamW(
             head.parameters(), lr=0.0, betas=(settings.betas[0], settings.betas[1]), weight_decay=0.0
         )
@@ -137,7 +135,7 @@ class Trainer:
             kept = f"{self.path} is kept" if self.path.is_file() else "nothing was lost"
             raise ValueError(
                 f"training.batch_tokens={self.settings.batch_tokens} is too much for the memory of {self._device}: "
-                f"lower it, or training.depth; {kept}"
+                f"lower it, or {self.also_lower}; {kept}"
             ) from error
         norm = torch.nn.utils.clip_grad_norm_(self.head.parameters(), self.settings.clip)
         self._optimiser.step()

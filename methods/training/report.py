@@ -13,6 +13,7 @@ import numpy as np
 
 from methods.quoting import shell_word
 from methods.schema import Settings
+from methods.training.settings import DRAFT_LM
 
 SMOOTHED = 20
 
@@ -63,14 +64,15 @@ def _card(settings: Settings, facts: Mapping[str, int], rows: Sequence[Mapping[s
     shares = next(row["shares"] for row in reversed(rows) if "shares" in row)
     prompts = f"up to {training.num_prompts} each of {', '.join(training.datasets)}"
     recipe = {key: value for key, value in asdict(training).items() if key not in ("data_dir", "output")}
-    words = ["python -m scripts.train_eagle", f"model={settings.model.name}", f"training={training.name}"]
+    script = "train_draft" if training.name == DRAFT_LM else "train_eagle"
+    words = [f"python -m scripts.{script}", f"model={settings.model.name}", f"training={training.name}"]
     words += [
         word
         for word in sys.argv[1:]
         if not word.startswith(("model", "training=", "training.data_dir", "training.output"))
     ]
     lines = [
-        f"# {training.name} head for {settings.model.name}",
+        f"# {'Draft model' if training.name == DRAFT_LM else f'{training.name} head'} for {settings.model.name}",
         "",
         f"Data: the model's own greedy answers to train prompts ({prompts}). {facts['answers']} answers with "
         f"{facts['tokens']:,} tokens were trained on, {facts['held_out']} others were held out. {facts['unfit']} "

@@ -9,15 +9,18 @@ from pathlib import Path
 from primitives.registry import nearest
 
 HEADS = ("eagle2", "eagle3")
+DRAFT_LM = "draft_lm"
+KINDS = (*HEADS, DRAFT_LM)
+HEAD_WIDTH = 32
 STARTS = ("target", "random")
 
 
 @dataclass
 class TrainingSettings:
-    """What a draft head is trained on and how.
+    """What a draft head, or a draft language model, is trained on and how.
 
     Attributes:
-        name: kind of the head, "eagle2" or "eagle3".
+        name: what is trained, "eagle2", "eagle3" or "draft_lm".
         datasets: data sets whose train prompts the target answers; the answers are the training data.
         num_prompts: how many prompts of each.
         data_dir: folder with a folder of train.jsonl and test.jsonl for each data set; None takes the usual sources.
@@ -42,6 +45,8 @@ class TrainingSettings:
         seed: of initial weights, order and noise.
         checkpoint_minutes: minutes between checkpoints.
         output: folder of the trained head; None is a folder in the cache.
+        num_layers: layers of a draft language model.
+        hidden_size: width of one that begins with random weights; one that begins as the target has the target's.
     """
 
     name: str = "eagle3"
@@ -68,12 +73,16 @@ class TrainingSettings:
     seed: int = 0
     checkpoint_minutes: float = 5.0
     output: str | None = None
+    num_layers: int = 2
+    hidden_size: int = 256
 
 
 def training_problems(training: TrainingSettings) -> Iterator[str]:
     """Yield one sentence for each setting of a training that is out of range."""
-    if training.name not in HEADS:
-        yield f"training.name is '{training.name}': {nearest(training.name, HEADS)}"
+    if training.name not in KINDS:
+        yield f"training.name is '{training.name}': {nearest(training.name, KINDS)}"
+    if training.hidden_size < 1 or training.hidden_size % HEAD_WIDTH:
+        yield f"training.hidden_size is {training.hidden_size}; it must be a multiple of {HEAD_WIDTH}"
     if training.init not in STARTS and not Path(training.init).expanduser().is_dir():
         yield f"training.init is '{training.init}': {nearest(training.init, STARTS)}; or give the folder of a head"
     for key in (
@@ -84,6 +93,7 @@ def training_problems(training: TrainingSettings) -> Iterator[str]:
         "depth",
         "batch_tokens",
         "epochs",
+        "num_layers",
     ):
         if getattr(training, key) < 1:
             yield f"training.{key} is {getattr(training, key)}; it must be at least 1"

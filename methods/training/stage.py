@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -18,11 +19,14 @@ from methods.schema import Settings
 from methods.settings import validate
 from methods.training.answers import Answers, Shard
 from methods.training.data import draft_vocabulary, split_off
+from methods.training.draft_lm import Distillation, DraftTrainer, first_draft, save_draft
 from methods.training.initial import first_head, head_target
 from methods.training.loop import CHECKPOINT, Row, Trainer
 from methods.training.objective import Objective
 from methods.training.report import write_report
+from methods.training.settings import DRAFT_LM, HEADS
 from primitives.models.eagle_loading import HeadTarget, save_head
+from primitives.models.loading import LoadedModel
 from primitives.models.recording import Recording
 
 # What a checkpoint may differ in and still be gone on from.
@@ -51,8 +55,7 @@ def train_eagle(settings: Settings) -> Trained:
         ValueError: settings that cannot work, too little data, or a GPU that is too small.
     """
     training = settings.training
-    validate(settings)
-    model = loaded_model(replace(settings, drafter={"name": "none"}, draft_model=None))
+    model = _target(settings, HEADS, "train_eagle trains a draft head: set training=eagle3 or training=eagle2")
     exact = head_target(model.model)
     layers = exact.features if training.name == "eagle3" else ()
     wrong = [layer for layer in layers if not 0 <= layer < exact.num_layers]
@@ -61,19 +64,58 @@ def train_eagle(settings: Settings) -> Trained:
             f"an EAGLE-3 head looks at layers 2, L // 2 and L - 3, and model '{settings.model.name}' has only "
             f"{exact.num_layers} layers: train an EAGLE-2 head with training=eagle2"
         )
-    answers = Answers(settings, model, layers)
-    shards = answers.shards()
-    recordings, facts = _without_leaks(answers, shards)
+
+    def trainer(answers: Answers, learnt: Sequence[Recording], folder: Path, identity: str) -> Trainer:
+        return _trainer(answers, exact, learnt, folder, identity)
+
+    return _trained(Answers(settings, model, layers), trainer, save_head)
+
+
+def train_draft(settings: Settings) -> Trained:
+    """Train a small language model that drafts for the configured one; as `train_eagle`.
+
+    Its folder is an ordinary one of transformers, with the target's tokenizer.
+
+    Raises:
+        ValueError: settings that cannot work, too little data, or a GPU that is too small.
+    """
+    model = _target(settings, (DRAFT_LM,), "train_draft trains a draft model: set training=draft_lm")
+
+    def trainer(answers: Answers, learnt: Sequence[Recording], folder: Path, identity: str) -> Trainer:
+        loaded: Any = model.model
+        draft = first_draft(settings.training, model.model)
+        objective = Distillation(settings.training, loaded.get_output_embeddings().weight.float())
+        return DraftTrainer(settings.training, draft, objective, folder, identity)
+
+    return _trained(Answers(settings, model, ()), trainer, lambda draft, folder: save_draft(draft, model, folder))
+
+
+def _target(settings: Settings, kinds: Sequence[str], instead: str) -> LoadedModel:
+    """Return the target, after a look at the settings."""
+    validate(settings)
+    if settings.training.name not in kinds:
+        raise ValueError(f"training.name is '{settings.training.name}', but scripts.{instead}")
+    return loaded_model(replace(settings, drafter={"name": "none"}, draft_model=None))
+
+
+def _trained(
+    answers: Answers,
+    trainer_of: Callable[[Answers, Sequence[Recording], Path, str], Trainer],
+    save: Callable[[Any, Path], None],
+) -> Trained:
+    """Train on the answers, and leave behind what has been trained with its report."""
+    settings, training = answers.settings, answers.training
+    recordings, facts = _without_leaks(answers, answers.shards())
     learnt, held = split_off(recordings, training.validation, training.seed)
     facts |= {"answers": len(learnt), "held_out": len(held)}
     facts["tokens"] = sum(len(one.tokens) - one.answer for one in learnt)
-    identity = short_hash([_settings(settings), model.fingerprint, facts])
+    identity = short_hash([_settings(settings), answers.model.fingerprint, facts])
     folder = _folder(settings, identity)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
-        trainer = _trainer(answers, exact, learnt, folder, identity)
+        trainer = trainer_of(answers, learnt, folder, identity)
         rows = trainer.run(learnt, held)
-        save_head(trainer.head, folder)
+        save(trainer.head, folder)
         write_report(folder, settings, facts, rows)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     return Trained(folder, rows)
