@@ -68,7 +68,11 @@ def sample_of(pipeline: Pipeline, example: Example, own: Sequence[Answer], plain
     metric = metric_named(pipeline.settings.dataset.metric)
     promised = pipeline.guarantee == "exact" and pipeline.settings.decode.temperature == 0
     shown, shown_of_baseline = recorded(
-        pipeline.model.tokenizer, pipeline.connector.decode, method, baseline, pipeline.settings.record_trees
+        pipeline.model.tokenizer,
+        pipeline.connector.decode,
+        [turn.generation for turn in own],
+        [turn.generation for turn in plain],
+        pipeline.settings.record_trees,
     )
     return {
         "id": example.id,

@@ -61,7 +61,7 @@ def naive_tree(
         log_p = reference.log_p(reference.states([*tokens[1:], *path], features)[-1])
         return [(float(log_p[c]), ids[int(c)]) for c in log_p.argsort(descending=True)[:top_k]]
 
-    made = [(score, (token,)) for score, token in children(())]
+    made: list[tuple[float, tuple[int, ...]]] = [(score, (token,)) for score, token in children(())]
     frontier = list(made)
     for _ in range(depth):
         level = [(above + score, (*path, token)) for above, path in frontier for score, token in children(path)]

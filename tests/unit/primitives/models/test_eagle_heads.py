@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def with_tables(d2t: list[int], size: int) -> HeadMaker:
     return without(maker, "t2d")
 
 
-BAD = {
+BAD: dict[str, tuple[Callable[[], HeadMaker], str]] = {
     "a tensor is missing": (
         lambda: without(HeadMaker("eagle3"), "fc.weight"),
         "lacks 1 tensors of an eagle3 head .first: fc.weight",
