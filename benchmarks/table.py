@@ -87,7 +87,7 @@ def _data_cell(manifest: Content, summary: Content) -> str:
 
 def _prompts(counts: Content) -> str:
     n, total = counts["n"], counts["n"] + counts["failed"]
-    return f"{n} prompts" if n == total else f"{n} of {total}"
+    return f"{n} prompt{'s' * (n != 1)}" if n == total else f"{n} of {total}"
 
 
 def _method_cell(manifest: Content) -> str:

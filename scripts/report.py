@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 2
     samples = sum(len(run.samples) for run in runs)
-    sys.stdout.write(f"{out}: {len(runs)} runs, {samples} samples, {len(content) / 2**20:.1f} MB\n")
+    sys.stdout.write(f"{out}: runs: {len(runs)}, samples: {samples}, {len(content) / 2**20:.1f} MB\n")
     return 0
 
 

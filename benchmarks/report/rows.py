@@ -131,8 +131,8 @@ def _warnings(run: Run) -> list[str]:
         found.append("its store holds documents that repeat the test split")
     if (run.summary.get("lossless") or {}).get("mismatch"):
         found.append(f"{run.summary['lossless']['mismatch']} outputs are not what the target chooses")
-    if run.summary["failed"]:
-        found.append(f"{run.summary['failed']} prompts failed")
+    if failed := run.summary["failed"]:
+        found.append(f"{failed} prompt{'s' * (failed > 1)} failed")
     if not run.finished:
         found.append("not finished")
     return found

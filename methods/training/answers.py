@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -83,6 +83,8 @@ class Answers:
         self.model = model
         self.layers = list(layers)
         self.eos_ids = frozenset(configured_eos(model.model))
+        # Composing settings takes longer than anything else that is asked of a data set again and again.
+        self._sets = {name: _found(name, self.training.data_dir) for name in self._names()}
         self.corpora = {name: self._corpus(name) for name in self.training.datasets}
 
     def shards(self) -> list[Shard]:
@@ -105,10 +107,10 @@ class Answers:
 
     def dataset(self, name: str) -> DatasetSettings:
         """Return where the rows of a data set come from."""
-        found = compose([f"dataset={name}"]).dataset
-        return (
-            found if self.training.data_dir is None else replace(found, path=str(Path(self.training.data_dir) / name))
-        )
+        return self._sets[name]
+
+    def _names(self) -> Iterable[str]:
+        return dict.fromkeys([*self.training.datasets, *self.training.held_out])
 
     def _corpus(self, name: str) -> Corpus:
         count = self.training.num_prompts
@@ -175,3 +177,8 @@ class Answers:
             return np.empty(0, np.int64)
         text = render(self.dataset(name).template, instruction)
         return np.array(render_prompt(self.model.tokenizer, text, self.settings.model), np.int64)
+
+
+def _found(name: str, data_dir: str | None) -> DatasetSettings:
+    settings = compose([f"dataset={name}"]).dataset
+    return settings if data_dir is None else replace(settings, path=str(Path(data_dir) / name))

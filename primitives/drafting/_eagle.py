@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import torch
@@ -14,6 +15,9 @@ from primitives.drafting._eagle_trees import Level, Walk, below_pending, dynamic
 from primitives.models.eagle_head import EagleHead
 from primitives.models.eagle_loading import HeadTarget, load_head
 from primitives.models.pooled_cache import PooledCache
+
+# Pairs of a prompt that go through the head at once; their mask grows with the square of that.
+TOGETHER: Final = 512
 
 
 class HeadDrafter(Drafter):
@@ -119,14 +123,16 @@ class HeadDrafter(Drafter):
 
     def _read(self, tokens: Ints) -> torch.Tensor:
         """Feed the pairs of the features at hand and the tokens after them; return the [1, h] state after the last."""
-        head, device = self.head, self._features.device
-        past, count = self._cache.length, len(tokens)
-        states = head.fused(self._features[:count])
-        self._features = self._features[count:]
+        states = self.head.fused(self._features[: len(tokens)])
+        self._features = self._features[len(tokens) :]
         self._fed = np.concatenate([self._fed, tokens])
-        positions = torch.arange(past, past + count, device=device)
-        mask = None
-        if count > 1:
-            mask = torch.ones(count, past + count, dtype=torch.bool, device=device).tril(past)
-        ids = torch.tensor(tokens, device=device)
-        return head.step(ids, states, positions, self._cache, mask)[-1:]
+        ids = torch.tensor(tokens, device=states.device)
+        out = states
+        for part in torch.arange(len(tokens), device=states.device).split(TOGETHER):
+            past, count = self._cache.length, len(part)
+            mask = None
+            if count > 1:
+                mask = torch.ones(count, past + count, dtype=torch.bool, device=states.device).tril(past)
+            positions = torch.arange(past, past + count, device=states.device)
+            out = self.head.step(ids[part], states[part], positions, self._cache, mask)
+        return out[-1:]

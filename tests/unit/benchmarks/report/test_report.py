@@ -132,7 +132,7 @@ def test_one_prompt_has_no_interval_and_no_prompt_no_figure(tmp_path: Path) -> N
     write_run(tmp_path, [failed], method="pld", guarantee="exact")
     html, reader = read(tmp_path)
     assert unpacked(reader.scripts["sample-0-0"]) == {"failed": "ValueError: no <room>"}
-    assert "1 prompts failed" in html
+    assert "1 prompt failed" in html
     assert "[nan" not in html
 
 
@@ -195,7 +195,7 @@ def test_the_command_writes_a_page_and_says_where(tmp_path: Path, capsys: pytest
     out = tmp_path / "new" / "report.html"
     assert main([str(tmp_path / "runs"), f"out={out}"]) == 0
     assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert f"{out}: 1 runs, 1 samples" in capsys.readouterr().out
+    assert f"{out}: runs: 1, samples: 1, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [[], ["out=x.html"], ["a", "out=x", "out=y"], ["a", "out="]])

@@ -246,3 +246,14 @@ def test_exact_verification_of_a_head_writes_the_greedy_text(tmp_path: Path, kin
     for seed in (0, 1):
         prompt = random_prompt(seed)
         assert generate(drafter, prompt, 24).ids == greedy_of(tiny_model(), prompt, 24)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_prompt_is_read_in_parts(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    maker, target = HeadMaker(kind), head_target()
+    tokens, features = text_of(kind, 12)
+    whole = proposed(drafter_of(maker, tmp_path, target, depth=1, nodes=9), kind, tokens, features[:11])
+    monkeypatch.setattr("primitives.drafting._eagle.TOGETHER", 4)
+    parts = proposed(drafter_of(maker, tmp_path, target, depth=1, nodes=9), kind, tokens, features[:11])
+    assert paths_of(parts) == paths_of(whole)
+    assert parts.scores == pytest.approx(whole.scores, rel=1e-4)
