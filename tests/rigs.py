@@ -232,6 +232,10 @@ class WithStates(Drafter):
         self.observe = inner.observe  # type: ignore[method-assign]
         self.finish = inner.finish  # type: ignore[method-assign]
 
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return self.inner.layers
+
     def propose(self, context: Context) -> DraftTree:
         tree = self.inner.propose(context)
         if not len(tree) or tree.tokens[0] != context.pending:
