@@ -51,8 +51,10 @@ class Metric:
         }
 
 
-def metric_named(name: str) -> Metric:
-    """Return the metric; ValueError names the nearest one if there is none of that name."""
+def metric_named(name: str | None) -> Metric:
+    """Return the metric, for None one that says nothing; ValueError names the nearest if there is none of that name."""
+    if name is None:
+        return Metric("none", lambda text, example: None, counts_failures=False)
     if name not in METRICS:
         raise ValueError(f"dataset.metric '{name}' is unknown: {nearest(name, METRICS)}")
     return METRICS[name]

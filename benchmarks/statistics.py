@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +55,18 @@ def estimate(columns: Floats, figure: Callable[[Floats], Floats]) -> Estimate:
 def _resampled_totals(columns: Floats) -> Floats:
     """Return [resamples, k]; drawing n prompts with replacement is a multinomial draw of how often each one occurs."""
     n = len(columns)
+    if n * _RESAMPLES <= _BLOCK_CELLS:
+        return _counts(n) @ columns
     rng = np.random.default_rng(_SEED)
     block = max(1, _BLOCK_CELLS // n)
     sizes = [min(block, _RESAMPLES - start) for start in range(0, _RESAMPLES, block)]
     return np.concatenate([rng.multinomial(n, np.full(n, 1 / n), size=size) @ columns for size in sizes])
+
+
+@lru_cache(maxsize=4)
+def _counts(n: int) -> NDArray[np.int64]:
+    """Return int[resamples, n]; a table needs the same draws for each of its cells."""
+    return np.random.default_rng(_SEED).multinomial(n, np.full(n, 1 / n), size=_RESAMPLES)
 
 
 def ratio_of_totals(above: Floats, below: Floats) -> Estimate:

@@ -98,8 +98,10 @@ def _speedup(base_time: Floats, base_tokens: Floats, time: Floats, tokens: Float
     return estimate(columns, lambda t: (t[..., 0] / t[..., 1]) / (t[..., 2] / t[..., 3]))
 
 
-def _quality(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
+def _quality(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any] | None:
     """Return both sides over the same prompts; a failed prompt counts as wrong for both, or is left out of both."""
+    if manifest["dataset"]["metric"] is None:
+        return None
     metric = metric_named(manifest["dataset"]["metric"])
     scores = _scores(samples, "score", metric.counts_failures)
     method, baseline = mean(scores[:, 0]), mean(scores[:, 1])

@@ -102,6 +102,8 @@ def _tau_cell(summary: Content) -> str:
 
 def _quality_cell(summary: Content) -> str:
     quality, cut = summary["quality"], summary["cut"]["method"]
+    if quality is None:
+        return "\n".join(["-", "no metric", *([f"{cut} cut"] if cut else [])])
     lines = [
         f"{_number(quality['method'])}/{_number(quality['baseline'])}",
         _interval(*quality["method_interval"]),
@@ -133,14 +135,18 @@ def _likeness_cell(summary: Content) -> str:
 
 def _notes(runs: Sequence[tuple[Content, Content]]) -> Text:
     notes = list(dict.fromkeys(f"{m['dataset']['name']}: {m['dataset']['source']}" for m, _ in runs))
-    if any(summary["failed"] and summary["quality"]["failed_prompts"] == "wrong" for _, summary in runs):
+    qualities = [summary["quality"] or {} for _, summary in runs]
+    failed = [summary["failed"] for _, summary in runs]
+    if any(n and quality.get("failed_prompts") == "wrong" for n, quality in zip(failed, qualities, strict=True)):
         notes.append("failed prompts are in no figure but quality, where they count as wrong")
     if any(summary["cut"]["method"] for _, summary in runs):
         notes.append("cut: outputs that ended at decode.max_new_tokens")
-    if any((summary["quality"].get("no_answer") or {}).get("method") for _, summary in runs):
+    if any((quality.get("no_answer") or {}).get("method") for quality in qualities):
         notes.append("no answer: outputs in which none was found; they count as wrong")
-    if any(summary["quality"].get("contains_answer") for _, summary in runs):
+    if any(quality.get("contains_answer") for quality in qualities):
         notes.append("contained: an accepted answer occurs anywhere in the output; the score is exact match")
+    if not all(qualities):
+        notes.append("no metric: these prompts have nothing to compare an output with")
     if any(manifest["guarantee"] == "lossy" for manifest, _ in runs):
         notes.append("lossy: the output may differ from the target's own, see quality")
     if any(overlaps(manifest) for manifest, _ in runs):

@@ -10,6 +10,8 @@ from typing import Final
 # Scores divided by less leave the range of float32.
 MIN_TEMPERATURE: Final = 1e-30
 MAX_SEED: Final = 2**63 - 1
+# Nodes that a forward takes at little more than the price of one: docs/fidelity.md, "Node budget".
+DEFAULT_MAX_NODES: Final = {"cpu": 24, "cuda": 64}
 
 
 @dataclass

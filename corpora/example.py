@@ -12,7 +12,8 @@ class Example:
     Attributes:
         id: unique within its data set: the split and the row's number in the source.
         instruction: the user's request, before any prompt template.
-        reference: the data set's own answer, the target of ROUGE-L and the text of a reference datastore.
+        reference: the data set's own answer, the target of ROUGE-L and the text of a reference datastore; empty if
+            there is none.
         answers: what counts as right, if that can be said: the number (GSM8K), the value and its aliases (TriviaQA).
     """
 

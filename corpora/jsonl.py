@@ -13,16 +13,28 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: the file does not exist or is empty, or a line is no JSON object (the error names the line).
     """
+    return [row for _, row in numbered_rows(path)]
+
+
+def numbered_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Return the number of each line with an object, from 1, and the object; otherwise as `read_jsonl`."""
+    return [(number, _parse(line, path, number)) for number, line in numbered_lines(path)]
+
+
+def numbered_lines(path: Path) -> list[tuple[int, bytes]]:
+    """Return the number of each line that is not blank, from 1, and the line.
+
+    Raises:
+        ValueError: the file does not exist, or holds nothing else.
+    """
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
-    rows = []
     # Split at the newline byte only: text inside a string may hold other line separators (U+2028, U+0085).
-    for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if line.strip():
-            rows.append(_parse(line, path, number))
-    if not rows:
+    lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    found = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not found:
         raise ValueError(f"{path} holds no rows")
-    return rows
+    return found
 
 
 def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""Find the rows of a data set: an explicit folder, the hub or its cache, or the small sets that the project ships."""
+"""Find the rows of a data set: an explicit folder or file, the hub or its cache, or the sets that the project ships."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from corpora.corpus import Corpus
 from corpora.example import Example
 from corpora.hub import HubError, load_rows
 from corpora.jsonl import read_jsonl
+from corpora.prompts import NAME as PROMPTS
+from corpora.prompts import read_prompts
 from corpora.settings import DatasetSettings
 from corpora.templates import render
 
@@ -28,29 +30,45 @@ _SAMPLE_SEED = 0
 _HELD_OUT_SEED = 1
 
 
-class _Rows(Protocol):
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...
-
-
 @dataclass(frozen=True)
 class _Found:
-    """Rows of one split. Only the rows at `indices` belong to it: a held-out test part shares its rows with train."""
+    """One split: how to read a row, and which rows belong to it (a held-out part shares its rows with train)."""
 
-    rows: _Rows
     indices: Sequence[int]
+    read: Callable[[int], Example]
     name: str
     source: str
-    origin: str
 
 
 def check_dataset(settings: DatasetSettings) -> None:
     """Raise ValueError for settings that cannot work, before anything is read."""
-    columns_of(settings.name)
     render(settings.template, "")
-    if settings.num_samples < 1:
-        raise ValueError(f"dataset.num_samples must be at least 1, got {settings.num_samples}")
+    if settings.num_samples is not None and settings.num_samples < 1:
+        raise ValueError(
+            f"dataset.num_samples must be at least 1, got {settings.num_samples}; null takes all prompts in their order"
+        )
+    if settings.name != PROMPTS:
+        columns_of(settings.name)
+    if settings.path is None and settings.name == PROMPTS:
+        raise ValueError("dataset=prompts needs the file with them: give dataset.path=<.jsonl or text file>")
+
+
+def path_problem(settings: DatasetSettings) -> str | None:
+    """Return what is wrong with `settings.path` for a benchmark, in one sentence; None if nothing is."""
+    if settings.path is None:
+        return None
+    place = Path(settings.path).expanduser()
+    if not has_train(settings.name):
+        fits, wanted = place.is_file(), "which is no file: give a .jsonl or text file of prompts"
+    else:
+        fits = (place / "test.jsonl").is_file()
+        wanted = "where there is no test.jsonl: give a folder that holds train.jsonl and test.jsonl"
+    return None if fits else f"dataset.path is '{settings.path}', {wanted}"
+
+
+def has_train(name: str) -> bool:
+    """Return whether a data set has train prompts of its own."""
+    return name != PROMPTS
 
 
 def load_corpus(settings: DatasetSettings, split: Split, *, at_most: int | None = None) -> Corpus:
@@ -58,24 +76,25 @@ def load_corpus(settings: DatasetSettings, split: Split, *, at_most: int | None 
 
     Args:
         settings: which data set.
-        split: "test" gives exactly `settings.num_samples` examples; "train" gives all, or `at_most` many.
+        split: "test" gives exactly `settings.num_samples` examples, or all in their order; "train" gives all
+            shuffled, or `at_most` many.
         at_most: limit for "train"; a smaller set is returned whole.
 
     Raises:
         ValueError: unfit settings, a folder without the file or the columns, fewer test rows than asked for, or no
             source at all.
     """
-    columns, found = _split(settings, split)
-    size = len(found.indices)
-    if split == "test" and settings.num_samples > size:
+    found = _find(settings, split)
+    size, wanted = len(found.indices), settings.num_samples if split == "test" else at_most
+    if split == "test" and wanted is None:
+        return _corpus(found, found.indices)
+    if split == "test" and wanted is not None and wanted > size:
         raise ValueError(
-            f"dataset.num_samples is {settings.num_samples}, but the test part of {found.name} has only {size} prompts "
-            f"({found.source}): ask for at most {size}"
+            f"dataset.num_samples is {wanted}, but the test part of {found.name} has only {size} prompts "
+            f"({found.source}): ask for at most {size}, or for all by null"
         )
-    wanted = settings.num_samples if split == "test" else at_most
     order = np.random.default_rng(_SAMPLE_SEED).permutation(size)[:wanted]
-    examples = [_example(found.rows[found.indices[i]], found.indices[i], split, columns, found.origin) for i in order]
-    return Corpus(examples, found.name, found.source)
+    return _corpus(found, [found.indices[i] for i in order])
 
 
 def whole_split(settings: DatasetSettings, split: Split) -> Corpus:
@@ -84,20 +103,26 @@ def whole_split(settings: DatasetSettings, split: Split) -> Corpus:
     Raises:
         ValueError: see :func:`load_corpus`.
     """
-    columns, found = _split(settings, split)
-    examples = [_example(found.rows[row], row, split, columns, found.origin) for row in found.indices]
-    return Corpus(examples, found.name, found.source)
+    found = _find(settings, split)
+    return _corpus(found, found.indices)
 
 
-def _split(settings: DatasetSettings, split: Split) -> tuple[Columns, _Found]:
+def _corpus(found: _Found, rows: Sequence[int]) -> Corpus:
+    return Corpus([found.read(row) for row in rows], found.name, found.source)
+
+
+def _find(settings: DatasetSettings, split: Split) -> _Found:
     check_dataset(settings)
+    if split == "train" and not has_train(settings.name):
+        raise ValueError(
+            f"dataset '{settings.name}' has no train prompts: set dataset.train_from to a data set with some"
+        )
+    if settings.name == PROMPTS:
+        prompts, path = read_prompts(settings), Path(settings.path or "").expanduser()
+        return _Found(range(len(prompts)), prompts.__getitem__, f"{PROMPTS}-{path.stem}", f"file {path}")
     columns = columns_of(settings.name)
-    return columns, _find(settings, split, columns)
-
-
-def _find(settings: DatasetSettings, split: Split, columns: Columns) -> _Found:
     if settings.path is not None:
-        return _from_folder(Path(settings.path).expanduser(), settings.name, split)
+        return _from_folder(Path(settings.path).expanduser(), settings.name, split, columns)
     try:
         return _from_hub(settings, split, columns)
     except HubError as error:
@@ -106,13 +131,13 @@ def _find(settings: DatasetSettings, split: Split, columns: Columns) -> _Found:
                 f"dataset '{settings.name}' has no source: {error}; "
                 "give dataset.path=<folder with train.jsonl and test.jsonl>"
             ) from error
-        found = _from_folder(MINI / settings.name, settings.name, split)
+        found = _from_folder(MINI / settings.name, settings.name, split, columns)
         found = replace(found, source=f"{found.source} ({error})")
         _LOG.warning("dataset %s: %s; dataset.path=<folder> reads the real set from disk", found.name, found.source)
         return found
 
 
-def _from_folder(folder: Path, name: str, split: Split) -> _Found:
+def _from_folder(folder: Path, name: str, split: Split, columns: Columns) -> _Found:
     if not folder.is_dir():
         raise ValueError(f"dataset.path: there is no folder {folder}; it must hold train.jsonl and test.jsonl")
     try:
@@ -123,7 +148,7 @@ def _from_folder(folder: Path, name: str, split: Split) -> _Found:
     if folder.resolve() == (MINI / name).resolve():
         shown = f"{name}-mini"
         source = "a small set of the project's own writing"
-    return _Found(rows, range(len(rows)), shown, source, str(folder / f"{split}.jsonl"))
+    return _Found(range(len(rows)), _reader(rows, split, columns, str(folder / f"{split}.jsonl")), shown, source)
 
 
 def _from_hub(settings: DatasetSettings, split: Split, columns: Columns) -> _Found:
@@ -135,7 +160,7 @@ def _from_hub(settings: DatasetSettings, split: Split, columns: Columns) -> _Fou
     indices: Sequence[int] = range(len(rows))
     if settings.train_split == settings.test_split:
         indices = _hold_out(rows, split, columns, origin)
-    return _Found(rows, indices, settings.name, f"{place} {origin}", origin)
+    return _Found(indices, _reader(rows, split, columns, origin), settings.name, f"{place} {origin}")
 
 
 def _hold_out(rows: Any, split: Split, columns: Columns, origin: str) -> list[int]:
@@ -148,13 +173,13 @@ def _hold_out(rows: Any, split: Split, columns: Columns, origin: str) -> list[in
     test = order[-HELD_OUT:]
     if split == "test":
         return list(test)
-    instructions = [example.instruction for example in _examples(rows, columns, origin)]
+    instructions = [_example(row, index, "train", columns, origin).instruction for index, row in enumerate(rows)]
     tested = {instructions[i] for i in test}
     return [i for i in order[:-HELD_OUT] if instructions[i] not in tested]
 
 
-def _examples(rows: Iterable[Any], columns: Columns, origin: str) -> Iterable[Example]:
-    return (_example(row, index, "train", columns, origin) for index, row in enumerate(rows))
+def _reader(rows: Any, split: Split, columns: Columns, origin: str) -> Callable[[int], Example]:
+    return lambda index: _example(rows[index], index, split, columns, origin)
 
 
 def _example(row: Mapping[str, Any], index: int, split: Split, columns: Columns, origin: str) -> Example:

@@ -26,7 +26,7 @@ ERRORS = (HydraException, OmegaConfBaseException, ValueError)
 OPTIONAL_GROUPS = frozenset({"experiment"})
 OWN_HINT = {
     "model": "; a model of your own is model.path=<folder or .gguf file>",
-    "dataset": "; rows of your own are dataset.path=<folder with train.jsonl and test.jsonl>",
+    "dataset": "; prompts of your own are dataset=prompts dataset.path=<file>, other rows dataset.path=<folder>",
 }
 TYPE_NAMES = {
     "IntegerNode": "a whole number",

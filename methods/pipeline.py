@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 import torch
 
 from connectors.connector import Connector
+from connectors.settings import DEFAULT_MAX_NODES
 from connectors.trace import Generation
 from methods.calibration.files import check_calibration, load_calibration
 from methods.drafts import HEAD, MODEL
@@ -27,9 +28,6 @@ from primitives.models.causal_lm import CausalLMTarget
 from primitives.models.loading import LoadedModel, render_prompt
 from primitives.registry import DRAFTERS, VERIFIERS
 from primitives.verification.exact import ExactVerifier
-
-# Nodes that a forward takes at little more than the price of one: docs/fidelity.md, "Node budget".
-DEFAULT_MAX_NODES: Final = {"cpu": 24, "cuda": 64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +176,7 @@ def _store_notes(plan: Plan, store: Stores) -> dict[str, Any]:
         "keys": 0 if store.vectors is None else len(store),
         "left_out": {"empty": len(facts["empty"]), "too_long": len(facts["too_long"]), "overlap": dropped},
         "overlap": repeated - dropped,
+        "sizes_mb": facts["sizes_mb"],
     }
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from corpora.loading import check_dataset
+from corpora.loading import check_dataset, path_problem
 from methods.drafts import draft_problems
 from methods.overrides import OverrideError, compose
 from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, Settings
+from methods.train_set import train_problem
 from primitives.contract import Drafter, Verifier
 from primitives.models.device import resolve_device, resolve_dtype
 from primitives.models.layouts import LAYOUTS
@@ -125,11 +126,7 @@ def _place_problems(settings: Settings) -> Iterator[str]:
         yield f"model.path is '{settings.model.path}', which does not exist: give a model folder or a .gguf file"
     if settings.datastore.path is not None and not Path(settings.datastore.path).expanduser().is_dir():
         yield f"datastore.path is '{settings.datastore.path}', which is no folder: leave it null to build a store"
-    if settings.dataset.path is not None and not (Path(settings.dataset.path).expanduser() / "test.jsonl").is_file():
-        yield (
-            f"dataset.path is '{settings.dataset.path}', where there is no test.jsonl: give a folder that holds "
-            "train.jsonl and test.jsonl"
-        )
+    yield from filter(None, [path_problem(settings.dataset)])
     for key in ("results_dir", "cache_dir"):
         folder = getattr(settings, key)
         if folder is not None and Path(folder).expanduser().is_file():
@@ -180,7 +177,9 @@ def _fit_problems(settings: Settings) -> Iterator[str]:
             f"{settings.decode.temperature} and drafter '{drafter}' drafts: choose verifier=tree_sampling, which keeps "
             "the distribution, or set decode.temperature=0"
         )
-    if needs_store(settings.drafter) and settings.datastore.kind == "none":
+    if needs_store(settings.drafter) and settings.datastore.kind != "none":
+        yield from filter(None, [train_problem(settings.dataset)])
+    elif needs_store(settings.drafter):
         yield (
             f"drafter '{drafter}' searches a datastore, but datastore=none: set datastore=id or datastore=ood, "
             "or choose a drafter that needs none"

@@ -18,6 +18,7 @@ from methods.offline.files import void, write_json, write_whole
 from methods.places import cache_folder, short_hash
 from methods.quoting import shell_word
 from methods.schema import Settings
+from methods.train_set import train_settings
 from primitives.models.fingerprint import model_fingerprint
 from primitives.models.loading import model_folder
 from primitives.registry import VERIFIERS
@@ -151,7 +152,7 @@ def command(settings: Settings) -> str:
 
 
 def _words(settings: Settings) -> Iterator[str]:
-    recipe, dataset = recipe_of(settings), settings.dataset
+    recipe, dataset = recipe_of(settings), train_settings(settings.dataset)
     verifier = VERIFIERS.get(settings.verifier["name"])
     if recipe.uses_drafter:
         yield f"drafter={settings.drafter['name']}"

@@ -27,6 +27,7 @@ from methods.places import cache_folder, short_hash
 from methods.progress import TokenProgress
 from methods.schema import Settings
 from methods.settings import needs_store
+from methods.train_set import train_settings
 from primitives.models.device import dtype_name, resolve_device, resolve_dtype
 from primitives.models.fingerprint import model_fingerprint
 from primitives.models.loading import model_folder
@@ -47,6 +48,7 @@ def calibrate(settings: Settings, final_answers: Mapping[str, FinalAnswer]) -> C
         ValueError: a verifier without constants, an unfit data set, or too few samples.
     """
     recipe = recipe_of(settings)
+    settings = replace(settings, dataset=train_settings(settings.dataset))
     if recipe.metrics and settings.dataset.metric not in recipe.metrics:
         raise ValueError(
             f"verifier '{settings.verifier['name']}' is calibrated on final answers, which texts of dataset "
@@ -63,7 +65,9 @@ def calibrate(settings: Settings, final_answers: Mapping[str, FinalAnswer]) -> C
         found = read_calibration(path) if settings.resume else None
         if found is None or found.facts["made_of"] != made_of:
             pipeline = assemble(_without_verifier(settings, recipe))
-            bench = Bench(pipeline, amounts, final_answers.get(settings.dataset.metric, lambda text, example: None))
+            bench = Bench(
+                pipeline, amounts, final_answers.get(str(settings.dataset.metric), lambda text, example: None)
+            )
             prompts = _measured(settings, recipe, bench, corpus)
             found = Calibration(
                 recipe.constants(prompts, recipe.level(settings.verifier)),

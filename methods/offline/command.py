@@ -15,7 +15,9 @@ from primitives.models.settings import ModelSettings
 
 # The settings that decide what a store holds, or where it comes from and goes to.
 MODEL: Final = ("path", "chat_template", "template_kwargs")
-DATASET: Final = ("path", "hub_id", "hub_config", "train_split", "test_split", "template")
+ROWS: Final = ("path", "hub_id", "hub_config", "train_split", "test_split")
+ROWS_OF_ONES_OWN: Final = ("train_from", "train_path", "prompt_column", "reference_column", "id_column")
+DATASET: Final = (*ROWS, *ROWS_OF_ONES_OWN, "template")
 INCIDENTAL: Final = frozenset({"kind", "path", "nprobe", "shards", "shard"})
 
 

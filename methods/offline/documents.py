@@ -116,9 +116,8 @@ class Documents:
         """Return int64[T], without tokens where there is nothing to ask."""
         if not example.instruction.strip():
             return np.empty(0, np.int64)
-        settings = self.plan.settings
-        text = render(settings.dataset.template, example.instruction)
-        return np.array(render_prompt(self.model.tokenizer, text, settings.model), np.int64)
+        text = render(self.plan.asking.template, example.instruction)
+        return np.array(render_prompt(self.model.tokenizer, text, self.plan.settings.model), np.int64)
 
     def _room(self, prompt: Ints) -> float:
         """Return how many positions of the model a prompt leaves."""

@@ -13,12 +13,14 @@ from transformers import AutoTokenizer
 from corpora.corpus import Corpus
 from corpora.leaks import NGRAM
 from corpora.loading import load_corpus, whole_split
+from corpora.settings import DatasetSettings
 from corpora.templates import TEMPLATES_VERSION
 from methods.offline.command import rebuild_command
 from methods.offline.stores import StoreKind, Stores, open_stores
 from methods.places import cache_folder, short_hash
 from methods.schema import Settings
 from methods.settings import needs_store
+from methods.train_set import train_settings
 from primitives.models.device import dtype_name, resolve_device, resolve_dtype
 from primitives.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from primitives.models.loading import model_folder
@@ -36,6 +38,7 @@ class Plan:
 
     Attributes:
         settings: of the run.
+        asking: settings of the data set that its prompts come from.
         train: the prompts that its documents answer.
         evaluation: the whole test split, which its documents must not repeat.
         kind: what the drafter searches.
@@ -44,6 +47,7 @@ class Plan:
     """
 
     settings: Settings
+    asking: DatasetSettings
     train: Corpus
     evaluation: Corpus
     kind: StoreKind
@@ -102,21 +106,22 @@ def plan_store(settings: Settings) -> Plan | None:
     """
     if not needs_store(settings.drafter):
         return None
-    train = _train(settings)
+    asking = train_settings(settings.dataset)
+    train = _train(settings, asking)
     evaluation = whole_split(settings.dataset, "test")
     kind: StoreKind = "vectors" if DRAFTERS.asks_for(settings.drafter, "vector_store") else "tokens"
-    identity = _identity(settings, train, evaluation, kind)
+    identity = _identity(settings, asking, train, evaluation, kind)
     if settings.datastore.path is not None:
         folder = Path(settings.datastore.path).expanduser()
     else:
         name = f"{train.name}-{settings.datastore.kind}-{kind}-{settings.model.name}-{short_hash(identity)}"
         folder = cache_folder(settings) / "stores" / name
-    return Plan(settings, train, evaluation, kind, identity, folder)
+    return Plan(settings, asking, train, evaluation, kind, identity, folder)
 
 
-def _train(settings: Settings) -> Corpus:
+def _train(settings: Settings, asking: DatasetSettings) -> Corpus:
     wanted = settings.datastore.num_prompts
-    corpus = load_corpus(settings.dataset, "train", at_most=wanted)
+    corpus = load_corpus(asking, "train", at_most=wanted)
     if len(corpus) < wanted:
         _LOG.warning(
             "datastore.num_prompts is %d, but %s has %d train prompts: the store is made of these",
@@ -127,7 +132,9 @@ def _train(settings: Settings) -> Corpus:
     return corpus
 
 
-def _identity(settings: Settings, train: Corpus, evaluation: Corpus, kind: StoreKind) -> dict[str, Any]:
+def _identity(
+    settings: Settings, asking: DatasetSettings, train: Corpus, evaluation: Corpus, kind: StoreKind
+) -> dict[str, Any]:
     """Return what a store is made of; that of a token store is a part of the vector store's with the same documents."""
     store = settings.datastore
     folder, _ = model_folder(settings.model, cache_folder(settings))
@@ -137,7 +144,7 @@ def _identity(settings: Settings, train: Corpus, evaluation: Corpus, kind: Store
         "model": model_fingerprint(folder),
         "tokenizer": tokenizer_fingerprint(AutoTokenizer.from_pretrained(folder, local_files_only=True)),
         "dtype": dtype_name(dtype),
-        "template": [settings.dataset.template, TEMPLATES_VERSION],
+        "template": [asking.template, TEMPLATES_VERSION],
         "chat": [settings.model.chat_template, settings.model.template_kwargs],
         "corpus": train.fingerprint,
         "kind": store.kind,

@@ -198,6 +198,16 @@ def test_an_unknown_metric_is_refused_before_anything_is_written(pipeline: Any, 
     assert not Path(pipeline.settings.results_dir).exists()
 
 
+def test_prompts_with_nothing_to_compare_with_have_no_quality(pipeline: Any, corpus: Corpus) -> None:
+    pipeline.settings.dataset.metric = None
+    outcome, output = _run(pipeline, corpus)
+    assert outcome.summary["quality"] is None
+    sample = outcome.folder.samples()[0]
+    assert (sample["score"], sample["no_answer"], sample["baseline"]["score"]) == (None, None, None)
+    assert outcome.summary["tau"]["value"] == 2.5
+    assert "no metric: these prompts have nothing to compare an output with" in output
+
+
 def test_a_drafter_that_never_wins_is_pointed_out(
     pipeline: Any, corpus: Corpus, make_generation: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

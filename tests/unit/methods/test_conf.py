@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +14,19 @@ from methods.schema import CONF_DIR
 from methods.settings import problems
 from primitives.registry import DRAFTERS, VERIFIERS, Registry
 
+WITHOUT_A_HUB = ("prompts",)
 REGISTRIES: dict[str, Registry[Any]] = {"drafter": DRAFTERS, "verifier": VERIFIERS}
 PRIMITIVES = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry.names()]
 
 
 @pytest.mark.parametrize("method", groups()["method"])
 @pytest.mark.parametrize("model", groups()["model"])
-def test_every_method_composes_with_every_model_and_data_set(method: str, model: str) -> None:
+def test_every_method_composes_with_every_model_and_data_set(method: str, model: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("A prompt")
     for dataset in groups()["dataset"]:
-        settings = compose([f"method={method}", f"model={model}", f"dataset={dataset}"])
+        # What cannot come from the hub needs a path.
+        path = [f"dataset.path={tmp_path / 'mine.txt'}"] if dataset in WITHOUT_A_HUB else []
+        settings = compose([f"method={method}", f"model={model}", f"dataset={dataset}", *path])
         assert (settings.method.name, settings.model.name, settings.dataset.name) == (method, model, dataset)
         assert problems(settings) == []
 

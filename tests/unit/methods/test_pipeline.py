@@ -9,9 +9,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import methods
+from connectors.settings import DEFAULT_MAX_NODES
 from methods import loaded as module
 from methods.overrides import compose
-from methods.pipeline import DEFAULT_MAX_NODES, connect, load_pipeline
+from methods.pipeline import connect, load_pipeline
 from methods.quoting import quoted
 from primitives.datastores.manifest import StoreError
 from primitives.models.loading import LoadedModel
