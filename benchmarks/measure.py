@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from primitives.contract import DraftTree, TargetView
 if TYPE_CHECKING:
     from connectors.connector import Connector
     from methods.pipeline import Pipeline
+    from methods.replay import Replay
 
 Sample = dict[str, Any]
 
@@ -32,7 +33,7 @@ _SCORED = ("score", "no_answer")
 _EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", *_TIMES, *_SCORED, "baseline", *_SHOWN)
 
 
-def prompt_ids(pipeline: Pipeline, example: Example) -> list[int]:
+def prompt_ids(pipeline: Pipeline | Replay, example: Example) -> list[int]:
     """Return the ids of an example's prompt: template, chat format and begin token included."""
     ids: list[int] = pipeline.encode(render(pipeline.settings.dataset.template, example.instruction))
     return ids
@@ -53,7 +54,7 @@ class Answer:
     generation: Generation
 
 
-def answer(pipeline: Pipeline, side: Connector, example: Example) -> Answer:
+def answer(pipeline: Pipeline | Replay, side: Connector, example: Example) -> Answer:
     """Let one side, the pipeline's connector or its baseline, answer a prompt."""
     started = perf_counter()
     ids = prompt_ids(pipeline, example)
@@ -61,7 +62,7 @@ def answer(pipeline: Pipeline, side: Connector, example: Example) -> Answer:
     return Answer(ids, tokenise_ms, side.generate(ids, pipeline.settings.decode))
 
 
-def sample_of(pipeline: Pipeline, example: Example, own: Answer, plain: Answer) -> Sample:
+def sample_of(pipeline: Pipeline | Replay, example: Example, own: Answer, plain: Answer) -> Sample:
     """Return the line of samples.jsonl for a prompt.
 
     Args:
@@ -73,7 +74,9 @@ def sample_of(pipeline: Pipeline, example: Example, own: Answer, plain: Answer) 
     method, baseline = own.generation, plain.generation
     metric = metric_named(pipeline.settings.dataset.metric)
     promised = pipeline.guarantee == "exact" and pipeline.settings.decode.temperature == 0
-    verdict = verdict_on(pipeline, own.prompt, method.ids, baseline.ids) if promised else None
+    verdict = None
+    if promised and not pipeline.replayed:
+        verdict = verdict_on(cast("Pipeline", pipeline), own.prompt, method.ids, baseline.ids)
     shown, shown_of_baseline = recorded(
         pipeline.model.tokenizer, pipeline.connector.decode, method, baseline, pipeline.settings.record_trees
     )
@@ -90,6 +93,14 @@ def sample_of(pipeline: Pipeline, example: Example, own: Answer, plain: Answer) 
         **shown,
         "baseline": {**_output(baseline), **metric.judge(baseline.text, example), **shown_of_baseline},
     }
+
+
+def without_times(sample: Sample) -> Sample:
+    """Return a sample without its times, which in a replay are those of nothing."""
+    laps = {field.name: [None] * sample["passes"] for field in fields(PassRecord) if field.name.endswith("_ms")}
+    plain = sample["baseline"]
+    baseline = {**plain, **{name: None for name in _TIMES if name in plain}}
+    return {**sample, **dict.fromkeys(_TIMES), **laps, "baseline": baseline}
 
 
 def failure(example: Example, error: Exception) -> Sample:

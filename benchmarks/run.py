@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from benchmarks.logs import LogFile
-from benchmarks.measure import Answer, Sample, answer, failure, prompt_ids, sample_of
+from benchmarks.measure import Answer, Sample, answer, failure, prompt_ids, sample_of, without_times
 from benchmarks.progress import RunProgress
 from benchmarks.results import RunFolder
 from benchmarks.summary import summarise
@@ -21,6 +21,7 @@ from corpora.example import Example
 if TYPE_CHECKING:
     from connectors.connector import Connector
     from methods.pipeline import Pipeline
+    from methods.replay import Replay
 
 _LOG = logging.getLogger(__name__)
 _WARM_UP_TOKENS = 16
@@ -67,7 +68,7 @@ class Run:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: Pipeline | Replay,
         corpus: Corpus,
         folder: RunFolder,
         manifest: dict[str, Any],
@@ -170,6 +171,7 @@ class Run:
         assert isinstance(plain, Answer)
         try:
             sample = sample_of(self.pipeline, example, own, plain)
+            sample = without_times(sample) if self.pipeline.replayed else sample
         except Exception as error:  # as above: one prompt must not take the others with it
             _LOG.exception("prompt %s failed", example.id)
             return failure(example, error)

@@ -15,7 +15,16 @@ import numpy as np
 
 from benchmarks.passes import Passes
 from benchmarks.scoring import metric_named
-from benchmarks.statistics import Estimate, Floats, common_prefix, distinct_n, estimate, mean, ratio_of_totals
+from benchmarks.statistics import (
+    Estimate,
+    Floats,
+    common_prefix,
+    distinct_n,
+    estimate,
+    finite,
+    mean,
+    ratio_of_totals,
+)
 
 Sample = Mapping[str, Any]
 
@@ -193,7 +202,7 @@ def _total(values: Floats) -> int:
 
 
 def _ratio(above: Floats, below: Floats) -> float | None:
-    return float(above.sum() / below.sum()) if below.sum() else None
+    return finite(above.sum() / below.sum()) if below.sum() else None
 
 
 def _share(flags: Any) -> float | None:
@@ -202,4 +211,4 @@ def _share(flags: Any) -> float | None:
 
 def _mean(values: Sequence[float | None] | Floats) -> float | None:
     known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+    return finite(np.mean(known)) if known else None

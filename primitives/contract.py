@@ -160,10 +160,12 @@ class Drafter(ABC):
 
     Attributes:
         name: its name in the registry.
+        reads_rejected: whether it learns what the target says of nodes that were not committed.
         provides: what its trees hold to: "q" (they carry the distributions drawn from), "chain" (they never branch).
     """
 
     name: ClassVar[str] = ""
+    reads_rejected: ClassVar[bool] = False
     provides: ClassVar[frozenset[str]] = frozenset()
 
     @property
