@@ -10,6 +10,10 @@ from primitives.models.recorded_text import BEST
 from primitives.registry import DRAFTERS, VERIFIERS, nearest
 
 MODES: Final = ("measure", "replay")
+NOT_RECORDED: Final = {
+    "rejected": "what the target says of rejected tokens",
+    "distribution": f"more of the target's distribution than its {BEST} best logits",
+}
 
 
 def replay_problems(settings: Settings) -> Iterator[str]:
@@ -40,10 +44,10 @@ def _drafter_problems(settings: Settings) -> Iterator[str]:
     except ValueError:
         return  # said elsewhere
     for name, knobs in parts:
-        if DRAFTERS.get(name).reads_rejected:
+        for missing in sorted(DRAFTERS.get(name).reads):
             yield (
-                f"mode=replay cannot serve drafter '{name}': it learns from the logits of rejected tokens, which were "
-                "not recorded; set mode=measure"
+                f"mode=replay cannot serve drafter '{name}': it looks at {NOT_RECORDED[missing]}, which was not "
+                "recorded; set mode=measure"
             )
         if DRAFTERS.asks_for(name, "embeddings"):
             yield (
