@@ -75,7 +75,7 @@ def _warm_up(pipeline: Pipeline, sides: Iterable[Connector], corpus: Corpus) -> 
         side.generate(ids, DecodeSettings(max_new_tokens=16))
 
 
-def _row(generation: Generation, greedy: Generation, example: Example, metric: str) -> Row:
+def _row(generation: Generation, greedy: Generation, example: Example, metric: str | None) -> Row:
     passes = generation.trace.passes
     return {
         "ms": generation.trace.decode_ms,
@@ -85,7 +85,7 @@ def _row(generation: Generation, greedy: Generation, example: Example, metric: s
         "distinct_4": _or_nan(distinct_n(generation.ids)),
         "prefix": common_prefix(generation.ids, greedy.ids),
         "same": float(generation.ids == greedy.ids),
-        "score": _or_nan(metric_named(metric).score(generation.text, example)),
+        "score": _or_nan(metric_named(metric).score(generation.text, example) if metric else None),
     }
 
 

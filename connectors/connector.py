@@ -84,7 +84,7 @@ class Connector:
         while not output.ends_with(pending):
             features = None if state.features is None else state.features[0]
             tokens, remaining = output.with_pending(pending), output.remaining
-            context = Context(tokens, state.logits[0], state.hidden[0], remaining, features)
+            context = Context(tokens, state.logits[0], state.hidden[0], remaining, features, sampler.decoding)
             proposal = self.drafter.propose(context)
             tree = fit(proposal, context, self.verifier, self.max_nodes, judged if sampler.greedy else None)
             draft_ms = clock.lap()

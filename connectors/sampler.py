@@ -8,6 +8,7 @@ import torch
 from connectors.settings import DecodeSettings
 from connectors.warping import Warping
 from primitives.contract import TargetView
+from primitives.decoding import Decoding
 from primitives.statistics import draw, draw_each, greedy_choice, probabilities
 
 
@@ -21,12 +22,14 @@ class Sampler:
         greedy: whether nothing is drawn.
         rng: of all draws of a text, the verifier's too. Each text has its own, so none depends on the texts before it.
         warp: makes the view that is judged and drawn from.
+        decoding: the same for a drafter that draws.
     """
 
     def __init__(self, settings: DecodeSettings) -> None:
         self.greedy = settings.greedy
         self.rng = torch.Generator().manual_seed(settings.seed)
         self.warp = Warping(settings)
+        self.decoding = Decoding(self.greedy, self.rng, self.warp.rows)
 
     def choose(self, view: TargetView, residual: torch.Tensor | None = None) -> int:
         """Return the token after the text whose warped view of one row is given.

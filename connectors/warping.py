@@ -52,6 +52,13 @@ class Warping:
         histories = np.concatenate([np.full((len(drafted), 1), text[-1]), drafted], axis=1)
         return WarpedView(view, self._processors, text if self._looks_back else text[:0], histories)
 
+    def rows(self, logits: torch.Tensor, texts: Ints) -> torch.Tensor:
+        """Return processed [m, V] logits, each row behind its text of int64[m, T]; with no processor on, the same."""
+        if not self._processors:
+            return logits
+        ids = torch.tensor(texts if self._looks_back else texts[:, -1:], device=logits.device)
+        return self._processors(ids, logits if logits.dtype == torch.float64 else logits.float())
+
 
 class WarpedView(TargetView):
     """A view whose logits are processed where they are looked at: all rows at once, or only those selected.

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Protocol, cast
 
 from methods.drafts import HEAD, MODEL, asks_for_draft, draft_settings
 from methods.places import cache_folder
 from methods.schema import Settings
 from primitives.models.device import resolve_device, resolve_dtype
 from primitives.models.fingerprint import model_fingerprint
-from primitives.models.loading import LoadedModel, check_head, check_model, head_folder, load_model, model_folder
+from primitives.models.loading import (
+    LoadedModel,
+    check_head,
+    check_model,
+    head_folder,
+    load_model,
+    load_tokenizer,
+    model_folder,
+)
 from primitives.models.settings import ModelSettings
 from primitives.registry import DRAFTERS
 
 _LOADED: dict[str, LoadedModel] = {}
+
+
+class _Meeting(Protocol):
+    """A drafter whose model's tokenizer must go with the target's."""
+
+    def check_tokenizers(self, target: Any, draft: Any) -> None: ...
 
 
 def loaded_model(settings: Settings) -> LoadedModel:
@@ -49,6 +64,16 @@ def draft_fingerprint(settings: Settings) -> str | None:
     return model_fingerprint(head or model_folder(draft_settings(settings), cache_folder(settings))[0])
 
 
+def check_tokenizers(settings: Settings) -> None:
+    """Raise ValueError if the draft model's tokenizer does not go with the target's; no weights are loaded."""
+    for name, knobs in DRAFTERS.within(settings.drafter):
+        if DRAFTERS.asks_for(name, MODEL) and DRAFTERS.asks_for(name, "tokenizer"):
+            drafter = cast(_Meeting, DRAFTERS.bare({"name": name, **knobs}))
+            drafter.check_tokenizers(
+                *(_tokenizer(settings, model) for model in (settings.model, draft_settings(settings)))
+            )
+
+
 def check_models(settings: Settings) -> list[str]:
     """Return one sentence for each model of these settings that cannot be had; nothing is fetched or loaded."""
     cache = cache_folder(settings)
@@ -64,6 +89,10 @@ def check_models(settings: Settings) -> list[str]:
         except ValueError as error:
             found.append(str(error))
     return found
+
+
+def _tokenizer(settings: Settings, model: ModelSettings) -> Any:
+    return load_tokenizer(model_folder(model, cache_folder(settings))[0])
 
 
 def _loaded(settings: Settings, model: ModelSettings) -> LoadedModel:

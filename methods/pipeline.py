@@ -15,7 +15,7 @@ from connectors.settings import DEFAULT_MAX_NODES
 from connectors.trace import Generation
 from methods.calibration.files import check_calibration, load_calibration
 from methods.drafts import HEAD, MODEL
-from methods.loaded import draft_fingerprint, draft_folder, loaded_draft, loaded_model
+from methods.loaded import check_tokenizers, draft_fingerprint, draft_folder, loaded_draft, loaded_model
 from methods.offline.build import build_store
 from methods.offline.plan import Plan, plan_store
 from methods.offline.stores import Stores
@@ -126,6 +126,7 @@ def assemble(settings: Settings) -> Pipeline:
     plan = plan_store(settings)
     store = None if plan is None else opened_store(plan)
     check_calibration(settings)
+    check_tokenizers(settings)
     opened = perf_counter()
     model = loaded_model(settings)
     target = target_of(model)

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from primitives.decoding import GREEDY, Decoding
 from primitives.draft_tree import PAD, Bools, DraftTree, Floats, Ints
 
 __all__ = [
@@ -141,6 +142,7 @@ class Context:
         hidden: [h], the hidden state that produced them.
         budget: the most tokens that can still be committed; deeper nodes are cut.
         features: [k h] or None, what entered the drafter's `layers` where the hidden state was made.
+        decoding: how the target's next token comes about, for drafters that draw.
     """
 
     tokens: Ints
@@ -148,6 +150,7 @@ class Context:
     hidden: torch.Tensor
     budget: int
     features: torch.Tensor | None = None
+    decoding: Decoding = GREEDY
 
     @property
     def pending(self) -> int:

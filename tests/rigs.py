@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -10,7 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 from omegaconf import OmegaConf
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from methods.schema import CONF_DIR
 from primitives.contract import Context, Drafter, DraftTree, Ints, Outcome, Target, TargetView
@@ -248,6 +253,36 @@ def _tiny_model(name: str, window: int | None) -> PreTrainedModel:
     model.train(False)
     model.requires_grad_(False)
     return model
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A draft model as drafters are given it."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
+
+
+@cache
+def word_tokenizer(size: int = VOCABULARY) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of the words t0, t1, ..., with their numbers as ids."""
+    words = {f"t{index}": index for index in range(size)}
+    backend = Tokenizer(WordLevel(words, unk_token="t0"))
+    backend.pre_tokenizer = WhitespaceSplit()
+    build: Any = PreTrainedTokenizerFast
+    tokenizer: PreTrainedTokenizerFast = build(tokenizer_object=backend)
+    return tokenizer
+
+
+@cache
+def tiny_draft(name: str = "llama", noise: float = 0.03) -> Draft:
+    """Return a draft model for a tiny model: the same with noise on its weights, so that it is often right."""
+    model = deepcopy(tiny_model(name))
+    generator = torch.Generator().manual_seed(2)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=noise)
+    return Draft(model, word_tokenizer())
 
 
 def greedy_of(model: PreTrainedModel, prompt: Sequence[int], count: int) -> list[int]:

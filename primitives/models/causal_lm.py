@@ -72,7 +72,7 @@ class CausalLMTarget(Target):
         if self._view is not None:
             self.cache.truncate(self.cache.length - (len(self._view.logits) - 1))
             self._view = None
-        with _grouped_attention(self.device):
+        with grouped_attention(self.device):
             view = self._scores(tree)
         self._view = self._last.followed_by(view)
         return self._view
@@ -174,7 +174,7 @@ class CausalLMTarget(Target):
 
 
 @contextmanager
-def _grouped_attention(device: torch.device) -> Iterator[None]:
+def grouped_attention(device: torch.device) -> Iterator[None]:
     """Let transformers attend with shared keys instead of repeating them for every query head.
 
     Under a mask it repeats them by default, for the sake of CUDA kernels; on a CPU the copies cost a pass of 20 nodes

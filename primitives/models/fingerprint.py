@@ -30,7 +30,7 @@ def model_fingerprint(folder: Path) -> str:
         _sample(file, digest)
     if not files:
         # A pickle does not tell where its tensors lie.
-        digest.update(np.memmap(folder / PICKLE, np.uint8))
+        digest.update(np.memmap(folder / PICKLE, np.uint8).data)
     return digest.hexdigest()[:DIGITS]
 
 

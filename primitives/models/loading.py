@@ -120,11 +120,16 @@ def load_model(settings: ModelSettings, device: torch.device, dtype: torch.dtype
         disable_progress_bar()
     folder, source = model_folder(settings, cache_dir)
     _check_architecture(folder, source)
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer = load_tokenizer(folder)
     if settings.chat_template and tokenizer.chat_template is None:
         raise ValueError(_no_template(settings.name))
     model = _load_weights(folder, device, dtype)
     return LoadedModel(model, tokenizer, model_fingerprint(folder), tokenizer_fingerprint(tokenizer), source, folder)
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Return the tokenizer in a model folder."""
+    return cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(folder, local_files_only=True))
 
 
 def render_prompt(tokenizer: PreTrainedTokenizerBase, text: str, settings: ModelSettings) -> list[int]:

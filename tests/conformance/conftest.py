@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from primitives.models.causal_lm import CausalLMTarget
-from tests.rigs import tiny_model, tiny_store, tiny_token_store
+from tests.rigs import tiny_draft, tiny_model, tiny_store, tiny_token_store, word_tokenizer
 
 Resources = Callable[..., dict[str, Any]]
 
@@ -33,6 +33,8 @@ def resources() -> Resources:
             "vocab_size": target.vocab_size,
             "embeddings": tiny_model(name).get_input_embeddings().weight,
             "calibration": any_calibration(32),
+            "tokenizer": word_tokenizer(),
+            "draft_model": tiny_draft(name),
         }
 
     return offer

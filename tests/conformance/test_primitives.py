@@ -29,9 +29,11 @@ from tests.rigs import (
     greedy_of,
     knobs_of,
     random_prompt,
+    tiny_draft,
     tiny_model,
     tiny_store,
     tiny_token_store,
+    word_tokenizer,
 )
 
 Resources = Callable[..., dict[str, Any]]
@@ -171,6 +173,8 @@ def test_exact_verification_is_lossless_for_any_prompt_budget_and_tree_size(
         "token_store": tiny_token_store(model),
         "eos_ids": target.eos_ids,
         "vocab_size": target.vocab_size,
+        "tokenizer": word_tokenizer(),
+        "draft_model": tiny_draft(model),
     }
     built = DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), VERIFIERS.build(verifier, {}, offered)
     done = generate(target, *built, prompt, count, max_nodes)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
+from methods.drafts import asks_for_draft
 from methods.overrides import compose, groups
 from methods.schema import CONF_DIR
 from methods.settings import problems
@@ -28,7 +30,8 @@ def test_every_method_composes_with_every_model_and_data_set(method: str, model:
         path = [f"dataset.path={tmp_path / 'mine.txt'}"] if dataset in WITHOUT_A_HUB else []
         settings = compose([f"method={method}", f"model={model}", f"dataset={dataset}", *path])
         assert (settings.method.name, settings.model.name, settings.dataset.name) == (method, model, dataset)
-        assert problems(settings) == []
+        with_draft = replace(settings, draft_model="org/draft") if asks_for_draft(settings) else settings
+        assert problems(with_draft) == []
 
 
 @pytest.mark.parametrize("experiment", groups()["experiment"])

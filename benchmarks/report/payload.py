@@ -1,0 +1,120 @@
+"""A sample as the token viewer reads it: every token's text, how it was made, and the tree of every pass."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from benchmarks.statistics import common_prefix
+
+Sample = Mapping[str, Any]
+
+_PLAIN = 4
+
+
+def packed(sample: Sample) -> str:
+    """Return the sample as compressed JSON (raw deflate), in base64: letters that mean nothing to HTML."""
+    content = json.dumps(payload(sample), separators=(",", ":"), ensure_ascii=True).encode()
+    squeezer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return base64.b64encode(squeezer.compress(content) + squeezer.flush()).decode()
+
+
+def payload(sample: Sample) -> dict[str, Any]:
+    """Return what the viewer needs of a line of samples.jsonl.
+
+    Keys: `tokens` and `greedy`, texts of the tokens; `names`, the names of tokens that have no text, by side and place;
+    `committed`, tokens of each pass, `ways` and `who` of each (index into `drafters`; way 4: the pending token);
+    `diverges`, the first place where the method leaves greedy decoding, or None; `passes`, of each the milliseconds of
+    its parts, how many nodes were cut before the forward, and its tree, if it was recorded. Runs from before texts were
+    recorded by tokens have `text` and `greedy_text` instead.
+    """
+    if sample["status"] != "ok":
+        return {"failed": sample["reason"]}
+    greedy = sample["baseline"]
+    who = [name for names in sample["drafted_by"] for name in names]
+    ways = [way for ways in sample["pathways"] for way in ways]
+    drafters = sorted({name for name in who if name})
+    content = {
+        "facts": _facts(sample),
+        "committed": sample["committed"],
+        "ways": [way if name else _PLAIN for way, name in zip(ways, who, strict=True)],
+        "who": [drafters.index(name) if name else -1 for name in who],
+        "drafters": drafters,
+        "diverges": _divergence(sample["output_ids"], greedy["output_ids"]),
+        "passes": _passes(sample),
+    }
+    if sample.get("pieces") is None:
+        return {**content, "text": sample["text"], "greedy_text": greedy["text"]}
+    names = sample["token_texts"]
+    return {
+        **content,
+        "tokens": _cut(sample["text"], sample["pieces"]),
+        "greedy": _cut(greedy["text"], greedy["pieces"]),
+        "names": [_unseen(side, names) for side in (sample, greedy)],
+    }
+
+
+def _facts(sample: Sample) -> dict[str, Any]:
+    greedy, tokens = sample["baseline"], len(sample["output_ids"])
+    ours, plain = sample["decode_ms"] / tokens, greedy["decode_ms"] / len(greedy["output_ids"])
+    return {
+        "tokens": tokens,
+        "passes": sample["passes"],
+        "prompt_tokens": sample["prompt_tokens"],
+        "tau": sum(sample["committed"]) / sample["passes"] if sample["passes"] else None,
+        "speedup": plain / ours if ours else None,
+        "score": sample["score"],
+        "greedy_score": greedy["score"],
+        "finish": sample["finish"],
+        "verdict": sample.get("lossless"),
+    }
+
+
+def _divergence(ours: Sequence[int], greedy: Sequence[int]) -> int | None:
+    return None if list(ours) == list(greedy) else common_prefix(ours, greedy)
+
+
+def _passes(sample: Sample) -> list[dict[str, Any]]:
+    trees: Sequence[Any] = [None] * sample["passes"] if sample.get("trees") is None else _trees(sample)
+    steps = zip(*(sample[f"{part}_ms"] for part in ("draft", "verify", "judge", "commit")), strict=True)
+    sizes = zip(sample["nodes"], sample["proposed_nodes"], strict=True)
+    return [
+        {"ms": [round(ms, 2) for ms in times], "nodes": nodes, "proposed": proposed, "tree": tree}
+        for times, (nodes, proposed), tree in zip(steps, sizes, trees, strict=True)
+    ]
+
+
+def _trees(sample: Sample) -> list[dict[str, Any]]:
+    """Return of each pass its nodes' texts, parents and drafters (bits), its committed path and its pending node."""
+    trees, texts = sample["trees"], sample["token_texts"]
+    words = [texts[str(token)] for token in trees["tokens"]]
+    everyone = (1 << len(trees["sources"])) - 1
+    bits = trees["drafted_by"] or [everyone] * len(words)
+    found = []
+    for (a, b), (c, d), pending in zip(
+        _spans(sample["nodes"]), _spans(sample["committed"]), trees["pending"], strict=True
+    ):
+        path = trees["paths"][c:d]
+        tree = {"texts": words[a:b], "parents": trees["parents"][a:b], "path": path, "pending": pending}
+        found.append({**tree, "who": bits[a:b], "sources": trees["sources"]})
+    return found
+
+
+def _spans(lengths: Sequence[int]) -> list[tuple[int, int]]:
+    return list(pairwise(accumulate(lengths, initial=0)))
+
+
+def _cut(text: str, lengths: Sequence[int]) -> list[str]:
+    return [text[start:end] for start, end in _spans(lengths)]
+
+
+def _unseen(side: Sample, names: Mapping[str, str]) -> dict[int, str]:
+    return {
+        place: names[str(token)]
+        for place, (token, length) in enumerate(zip(side["output_ids"], side["pieces"], strict=True))
+        if not length
+    }
