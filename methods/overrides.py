@@ -61,11 +61,24 @@ def check(argv: Sequence[str]) -> list[Settings]:
         return []
     if args.config_dir or args.config_name or args.config_path:
         return []
-    overrides = [_parse(word) for word in args.overrides]
+    overrides = [_parse(word) for word in [*_sweeper_params(args.overrides), *args.overrides]]
     sweeps = args.multirun or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in overrides)
     if not sweeps:
         _refuse(_sweep_problem(override) for override in overrides if override.is_sweep_override())
     return _settings(overrides)
+
+
+def launcher(argv: Sequence[str]) -> str:
+    """Return the name of the Hydra launcher that a command line chooses."""
+    words = get_args_parser().parse_args(list(argv)).overrides
+    named = [_parse(word) for word in words if word.startswith("hydra/launcher=")]
+    return str(named[-1].value()) if named else "basic"
+
+
+def _sweeper_params(words: Sequence[str]) -> list[str]:
+    """Return the settings that hydra.sweeper.params names on the command line, as words of their own."""
+    own = [_parse(word) for word in words if "hydra.sweeper.params." in word.partition("=")[0]]
+    return [f"{param.key_or_group.removeprefix('hydra.sweeper.params.')}={param.value()}" for param in own]
 
 
 def compose(words: Sequence[str]) -> Settings:

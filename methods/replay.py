@@ -9,10 +9,11 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from connectors.connector import Connector
+from connectors.settings import DEFAULT_MAX_NODES
 from methods.loaded import draft_fingerprint
 from methods.offline.plan import Origin, plan_store
 from methods.offline.stores import Stores
-from methods.pipeline import DEFAULT_MAX_NODES, connect, store_notes
+from methods.pipeline import connect, store_notes
 from methods.recordings import TOKENIZER, Recording, open_recording
 from methods.schema import Settings
 from methods.settings import validate

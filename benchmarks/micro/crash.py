@@ -25,7 +25,7 @@ from benchmarks.results import RunFolder
 from corpora.loading import MINI
 
 KILLS: Final = 20
-METHODS: Final = ("vanilla", "pld", "suffix", "token_recycling", "logitspec", "sam")
+METHODS: Final = "vanilla,pld,suffix,token_recycling,logitspec,sam"
 PROMPTS: Final = 5
 # What no clock decides: ids and everything that was counted.
 COUNTED: Final = ("id", "status", "output_ids", "passes", "committed", "nodes", "accepted", "pathways", "score", "text")
@@ -44,22 +44,22 @@ def main() -> int:
         same = figures(Path(place) / "killed") == whole
         lines = sum(map(len, whole.values()))
     sys.stdout.write(
-        f"{deaths} kills in a sweep of {len(METHODS)} jobs x {PROMPTS} prompts ({taken:.0f} s alone): "
+        f"{deaths} kills in a sweep of {len(METHODS.split(','))} jobs x {PROMPTS} prompts ({taken:.0f} s alone): "
         f"{lines} samples, {'each once and as without kills' if same else 'NOT as without kills'}\n"
     )
     return int(not same)
 
 
-def uninterrupted(place: Path) -> tuple[Figures, float]:
+def uninterrupted(place: Path, methods: str = METHODS) -> tuple[Figures, float]:
     """Return the figures of a sweep that is let alone, and how many seconds it took."""
     begun = perf_counter()
-    code = _start(place, "whole").wait()
+    code = _start(place, "whole", methods).wait()
     if code:
         raise RuntimeError(f"the sweep ended with exit code {code}: see above")
     return figures(place / "whole"), perf_counter() - begun
 
 
-def killed(place: Path, kills: int, taken: float, rng: random.Random) -> int:
+def killed(place: Path, kills: int, taken: float, rng: random.Random, methods: str = METHODS) -> int:
     """Kill a sweep so often, then let it end; return the kills.
 
     One in four comes at any moment of the time that the sweep takes alone, which is mostly its start; the others within
@@ -70,7 +70,7 @@ def killed(place: Path, kills: int, taken: float, rng: random.Random) -> int:
     """
     deaths = 0
     while deaths < kills:
-        process = _start(place, "killed")
+        process = _start(place, "killed", methods)
         _let_work(process, place / "killed", taken, rng)
         if process.poll() is not None:
             _tear(place / "killed", rng)
@@ -80,7 +80,7 @@ def killed(place: Path, kills: int, taken: float, rng: random.Random) -> int:
         deaths += 1
         process.kill()
         process.wait()
-    code = _start(place, "killed").wait()
+    code = _start(place, "killed", methods).wait()
     if code:
         raise RuntimeError(f"the last start ended with exit code {code}: see above")
     return deaths
@@ -111,9 +111,9 @@ def figures(results: Path) -> Figures:
     return found
 
 
-def _start(place: Path, results: str) -> subprocess.Popen[bytes]:
+def _start(place: Path, results: str, methods: str) -> subprocess.Popen[bytes]:
     words: Sequence[str] = (
-        f"method={','.join(METHODS)}",
+        f"method={methods}",
         f"model.path={place / 'tiny'}",
         f"dataset.path={MINI / 'gsm8k'}",
         f"dataset.num_samples={PROMPTS}",
