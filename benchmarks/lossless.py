@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 
@@ -14,6 +14,9 @@ from benchmarks.statistics import common_prefix
 # SmolLM2 in bfloat16: 0 to 2 steps in 10 of 11 outputs that left greedy, and once 4, of a prompt whose float32 outputs
 # are identical. Half as much again is allowed; a token that was not checked lies tens of steps away.
 NEAR_TIE_STEPS = 6.0
+
+# From the best to the worst.
+VERDICTS: Final = ("identical", "near_tie", "mismatch")
 
 _STRICT_DTYPES = (torch.float32, torch.float64)
 

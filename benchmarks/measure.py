@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 
-from benchmarks.lossless import Lossless, check
+from benchmarks.lossless import VERDICTS, Lossless, check
 from benchmarks.recording import recorded
 from benchmarks.scoring import metric_named
+from benchmarks.turns import joined, lengths, turn_ids
 from connectors.trace import Generation, PassRecord
 from connectors.warping import Warping
 from corpora.example import Example
-from corpora.templates import render
 from methods.memory import peak_rss_mb
 from primitives.contract import DraftTree, TargetView
 
@@ -30,18 +30,12 @@ Sample = dict[str, Any]
 _TIMES = ("tokenise_ms", "prefill_ms", "decode_ms")
 _SHOWN = ("pieces", "token_texts", "trees")
 _SCORED = ("score", "no_answer")
-_EMPTY = ("prompt_tokens", "output_ids", "text", "finish", "passes", *_TIMES, *_SCORED, "baseline", *_SHOWN)
-
-
-def prompt_ids(pipeline: Pipeline | Replay, example: Example) -> list[int]:
-    """Return the ids of an example's prompt: template, chat format and begin token included."""
-    ids: list[int] = pipeline.encode(render(pipeline.settings.dataset.template, example.instruction))
-    return ids
+_EMPTY = ("prompt_tokens", "turns", "output_ids", "text", "finish", "passes", *_TIMES, *_SCORED, "baseline", *_SHOWN)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one side made of a prompt.
+    """What one side made of a turn.
 
     Attributes:
         prompt: its ids.
@@ -54,44 +48,52 @@ class Answer:
     generation: Generation
 
 
-def answer(pipeline: Pipeline | Replay, side: Connector, example: Example) -> Answer:
-    """Let one side, the pipeline's connector or its baseline, answer a prompt."""
+def answer(pipeline: Pipeline | Replay, side: Connector, example: Example, said: Sequence[str] = ()) -> Answer:
+    """Let one side, the pipeline's connector or its baseline, answer a prompt, or the turn behind what was `said`."""
     started = perf_counter()
-    ids = prompt_ids(pipeline, example)
+    ids = turn_ids(pipeline, example, said)
     tokenise_ms = (perf_counter() - started) * 1e3
     return Answer(ids, tokenise_ms, side.generate(ids, pipeline.settings.decode))
 
 
-def sample_of(pipeline: Pipeline | Replay, example: Example, own: Answer, plain: Answer) -> Sample:
+def sample_of(pipeline: Pipeline | Replay, example: Example, own: Sequence[Answer], plain: Sequence[Answer]) -> Sample:
     """Return the line of samples.jsonl for a prompt.
 
     Args:
         pipeline: method and baseline over one target.
         example: the prompt.
-        own: the method's answer.
+        own: the method's answer to each turn.
         plain: the baseline's, to which other methods may be compared too.
     """
-    method, baseline = own.generation, plain.generation
+    method, baseline = (joined([turn.generation for turn in turns]) for turns in (own, plain))
     metric = metric_named(pipeline.settings.dataset.metric)
-    promised = pipeline.guarantee == "exact" and pipeline.settings.decode.temperature == 0
-    verdict = None
-    if promised and not pipeline.replayed:
-        verdict = verdict_on(cast("Pipeline", pipeline), own.prompt, method.ids, baseline.ids)
+    promised = pipeline.guarantee == "exact" and pipeline.settings.decode.temperature == 0 and not pipeline.replayed
     shown, shown_of_baseline = recorded(
-        pipeline.model.tokenizer, pipeline.connector.decode, method, baseline, pipeline.settings.record_trees
+        pipeline.model.tokenizer,
+        pipeline.connector.decode,
+        [turn.generation for turn in own],
+        [turn.generation for turn in plain],
+        pipeline.settings.record_trees,
     )
     return {
         "id": example.id,
         "status": "ok",
-        "prompt_tokens": len(own.prompt),
-        "tokenise_ms": own.tokenise_ms,
+        "category": example.category,
+        "prompt_tokens": sum(len(turn.prompt) for turn in own),
+        "tokenise_ms": sum(turn.tokenise_ms for turn in own),
+        "turns": lengths([turn.generation for turn in own]),
         **_output(method),
         **_per_pass(method),
         **metric.judge(method.text, example),
-        "lossless": None if verdict is None else asdict(verdict),
+        "lossless": asdict(verdict_on_turns(cast("Pipeline", pipeline), own, plain)) if promised else None,
         "peak_rss_mb": peak_rss_mb(),
         **shown,
-        "baseline": {**_output(baseline), **metric.judge(baseline.text, example), **shown_of_baseline},
+        "baseline": {
+            "turns": lengths([turn.generation for turn in plain]),
+            **_output(baseline),
+            **metric.judge(baseline.text, example),
+            **shown_of_baseline,
+        },
     }
 
 
@@ -107,7 +109,8 @@ def failure(example: Example, error: Exception) -> Sample:
     """Return the line for a prompt that raised: its reason, and no figure at all."""
     per_pass = [field.name for field in fields(PassRecord)]
     reason = f"{type(error).__name__}: {error}"
-    return {"id": example.id, "status": "failed", "reason": reason, **dict.fromkeys([*_EMPTY, *per_pass])}
+    known = {"id": example.id, "status": "failed", "reason": reason, "category": example.category}
+    return {**known, **dict.fromkeys([*_EMPTY, *per_pass])}
 
 
 def _output(generation: Generation) -> Sample:
@@ -125,6 +128,17 @@ def _output(generation: Generation) -> Sample:
 def _per_pass(generation: Generation) -> Sample:
     names = [field.name for field in fields(PassRecord)]
     return {name: [getattr(record, name) for record in generation.trace.passes] for name in names}
+
+
+def verdict_on_turns(pipeline: Pipeline, own: Sequence[Answer], plain: Sequence[Answer]) -> Lossless:
+    """Return the worst verdict of all turns; its position is that in the joined output."""
+    verdicts, before = [], 0
+    for ours, greedy in zip(own, plain, strict=True):
+        verdict = verdict_on(pipeline, ours.prompt, ours.generation.ids, greedy.generation.ids)
+        place = None if verdict.position is None else verdict.position + before
+        verdicts.append(replace(verdict, position=place))
+        before += len(ours.generation.ids)
+    return max(verdicts, key=lambda verdict: VERDICTS.index(verdict.kind))
 
 
 def verdict_on(pipeline: Pipeline, ids: Sequence[int], output: Sequence[int], baseline: Sequence[int]) -> Lossless:

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 import pandas as pd
 
-from benchmarks.measure import prompt_ids, verdict_on
+from benchmarks.lossless import VERDICTS
+from benchmarks.measure import Answer, answer, verdict_on_turns
 from benchmarks.passes import Passes
 from benchmarks.scoring import metric_named
 from benchmarks.statistics import Estimate, common_prefix, distinct_n, mean, ratio_of_totals
+from benchmarks.turns import joined, turn_ids
 from connectors.connector import Connector
 from connectors.settings import DecodeSettings
 from connectors.trace import Generation, PassRecord
@@ -23,7 +25,6 @@ from methods.schema import Settings
 
 _LOG = logging.getLogger(__name__)
 GREEDY: Final = "greedy"
-VERDICTS: Final = ("identical", "near_tie", "mismatch")
 DEPTHS: Final = 8
 
 Row = dict[str, Any]
@@ -48,12 +49,16 @@ def compare(pipeline: Pipeline, variants: dict[str, Settings], corpus: Corpus) -
     _warm_up(pipeline, sides.values(), corpus)
     for turn, example in enumerate(corpus.examples):
         order = names[turn % len(names) :] + names[: turn % len(names)]
-        ids = prompt_ids(pipeline, example)
-        done = {name: sides[name].generate(ids, pipeline.settings.decode) for name in order}
+        answers: dict[str, list[Answer]] = {name: [] for name in names}
+        for _ in range(1 + len(example.followups)):
+            said = [turn.generation.text for turn in answers[GREEDY]]
+            for name in order:
+                answers[name].append(answer(pipeline, sides[name], example, said))
+        done = {name: joined([turn.generation for turn in turns]) for name, turns in answers.items()}
         for name in names:
             row = _row(done[name], done[GREEDY], example, pipeline.settings.dataset.metric)
             if sides[name].verifier.guarantee == "exact":
-                row["verdict"] = verdict_on(pipeline, ids, done[name].ids, done[GREEDY].ids).kind
+                row["verdict"] = verdict_on_turns(pipeline, answers[name], answers[GREEDY]).kind
             rows[name].append(row)
             passes[name] += done[name].trace.passes
         _LOG.info("prompt %d of %d", turn + 1, len(corpus))
@@ -70,7 +75,7 @@ def compare(pipeline: Pipeline, variants: dict[str, Settings], corpus: Corpus) -
 
 
 def _warm_up(pipeline: Pipeline, sides: Iterable[Connector], corpus: Corpus) -> None:
-    ids = prompt_ids(pipeline, corpus.examples[0])
+    ids = turn_ids(pipeline, corpus.examples[0])
     for side in sides:
         side.generate(ids, DecodeSettings(max_new_tokens=16))
 

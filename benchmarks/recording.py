@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.pieces import piece_lengths
+from benchmarks.turns import joined
 from connectors.trace import Generation, Trace, VerifiedTree
 from primitives.models.token_texts import token_texts
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 def recorded(
     tokenizer: PreTrainedTokenizerBase,
     decode: Callable[[Sequence[int]], str],
-    method: Generation,
-    baseline: Generation,
+    method: Sequence[Generation],
+    baseline: Sequence[Generation],
     with_trees: bool,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what is added to a sample and to its baseline.
@@ -28,7 +29,7 @@ def recorded(
     Args:
         tokenizer: the model's.
         decode: turns ids into text, special tokens left out.
-        method: the method's output.
+        method: the method's output to each turn.
         baseline: the baseline's.
         with_trees: whether the draft trees go in.
 
@@ -37,17 +38,20 @@ def recorded(
         `flat_trees`, or None; and `token_texts`, by id the text of each token in the trees, and of each token that
         is not to be seen in a text.
     """
-    ours, theirs = (piece_lengths(output.ids, output.text, decode) for output in (method, baseline))
-    hidden = [
-        token
-        for output, lengths in ((method, ours), (baseline, theirs))
-        for token, length in zip(output.ids, lengths, strict=True)
-        if not length
-    ]
-    drafted = chain.from_iterable(tree.tokens.tolist() for tree in method.trace.trees) if with_trees else ()
-    texts = token_texts(tokenizer, chain(hidden, drafted))
-    trees = flat_trees(method.trace) if with_trees else None
+    # Turn by turn, since a stop string may have cut the text of any of them.
+    ours, theirs = (
+        [length for output in outputs for length in piece_lengths(output.ids, output.text, decode)]
+        for outputs in (method, baseline)
+    )
+    trace = joined(method).trace
+    drafted = chain.from_iterable(tree.tokens.tolist() for tree in trace.trees) if with_trees else ()
+    texts = token_texts(tokenizer, chain(_unseen(method, ours), _unseen(baseline, theirs), drafted))
+    trees = flat_trees(trace) if with_trees else None
     return {"pieces": ours, "token_texts": texts, "trees": trees}, {"pieces": theirs}
+
+
+def _unseen(outputs: Sequence[Generation], lengths: Sequence[int]) -> list[int]:
+    return [token for token, length in zip(joined(outputs).ids, lengths, strict=True) if not length]
 
 
 def flat_trees(trace: Trace) -> dict[str, Any]:

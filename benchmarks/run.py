@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from benchmarks.logs import LogFile
-from benchmarks.measure import Answer, Sample, answer, failure, prompt_ids, sample_of, without_times
+from benchmarks.measure import Answer, Sample, answer, failure, sample_of, without_times
 from benchmarks.progress import RunProgress
 from benchmarks.results import RunFolder
 from benchmarks.summary import summarise
+from benchmarks.turns import said_in, turn_ids
 from corpora.corpus import Corpus
 from corpora.example import Example
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from connectors.connector import Connector
     from methods.pipeline import Pipeline
     from methods.replay import Replay
+
+# To each turn of a prompt, or why there is none to one of them.
+Answers = list[Answer] | Exception
 
 _LOG = logging.getLogger(__name__)
 _WARM_UP_TOKENS = 16
@@ -77,6 +81,7 @@ class Run:
     ) -> None:
         kept = folder.begin(manifest, pipeline.settings.resume)
         known = {sample["id"] for sample in kept}
+        self._said = {sample["id"]: said_in(sample["baseline"]) for sample in kept}
         self.pipeline = pipeline
         self.folder = folder
         self.manifest = manifest
@@ -117,7 +122,7 @@ class Run:
             method = pipeline.spare() if pipeline.connector.drafter.remembers else pipeline.connector
             for example in examples:
                 try:
-                    ids = prompt_ids(pipeline, example)
+                    ids = turn_ids(pipeline, example)
                     pipeline.baseline.generate(ids, short)
                     method.generate(ids, short)
                 except Exception:  # the prompt fails again when its turn comes, and is reported then
@@ -132,26 +137,27 @@ class Run:
             name = self.pipeline.settings.drafter["name"]
             _LOG.info("drafter '%s' learns from every text: %d finished prompts are decoded again", name, len(done))
             for example in done:
-                self.pipeline.connector.generate(prompt_ids(self.pipeline, example), self.pipeline.settings.decode)
+                for turn in range(1 + len(example.followups)):
+                    answer(self.pipeline, self.pipeline.connector, example, self._said[example.id][:turn])
 
-    def answer(self, example: Example) -> Answer | Exception:
-        """Return the method's answer to a prompt, or why there is none."""
-        return self._attempt(self.pipeline.connector, example)
+    def answer(self, example: Example, said: Sequence[str]) -> Answer | Exception:
+        """Return the method's answer to the turn of a prompt behind what was said, or why there is none."""
+        return self._attempt(self.pipeline.connector, example, said)
 
-    def baseline(self, example: Example) -> Answer | Exception:
-        """Return plain decoding's answer to a prompt, or why there is none."""
-        return self._attempt(self.pipeline.baseline, example)
+    def baseline(self, example: Example, said: Sequence[str]) -> Answer | Exception:
+        """Return plain decoding's answer to it, or why there is none."""
+        return self._attempt(self.pipeline.baseline, example, said)
 
-    def _attempt(self, side: Connector, example: Example) -> Answer | Exception:
+    def _attempt(self, side: Connector, example: Example, said: Sequence[str]) -> Answer | Exception:
         with self.logging():
             try:
-                return answer(self.pipeline, side, example)
+                return answer(self.pipeline, side, example, said)
             except Exception as error:  # one prompt must not take the others with it
                 _LOG.exception("prompt %s failed", example.id)
                 return error
 
-    def add(self, example: Example, own: Answer | Exception, plain: Answer | Exception) -> None:
-        """Write the line of a prompt.
+    def add(self, example: Example, own: Answers, plain: Answers) -> None:
+        """Write the line of a prompt, from the answers to its turns.
 
         Raises:
             DiskError: the disk takes no more.
@@ -163,12 +169,12 @@ class Run:
             self.failed |= sample["status"] == "failed"
             self.progress.advance(sample)
 
-    def _sample(self, example: Example, own: Answer | Exception, plain: Answer | Exception) -> Sample:
+    def _sample(self, example: Example, own: Answers, plain: Answers) -> Sample:
         for side in (own, plain):
             if isinstance(side, Exception):
                 return failure(example, side)
-        assert isinstance(own, Answer)
-        assert isinstance(plain, Answer)
+        assert not isinstance(own, Exception)
+        assert not isinstance(plain, Exception)
         try:
             sample = sample_of(self.pipeline, example, own, plain)
             sample = without_times(sample) if self.pipeline.replayed else sample

@@ -13,9 +13,8 @@ from rich.console import Console
 
 from benchmarks.device_lock import device_to_itself
 from benchmarks.manifest import build_manifest
-from benchmarks.measure import Answer
 from benchmarks.results import RunFolder
-from benchmarks.run import Outcome, Run
+from benchmarks.run import Answers, Outcome, Run
 from benchmarks.scoring import metric_named
 from corpora.corpus import Corpus
 from corpora.example import Example
@@ -182,18 +181,33 @@ class _Group:
         due = {path: run for path, run in self._left().items() if example.id in run.todo}
         if not due:
             return
-        answers: dict[Path | None, Answer | Exception] = {}
         order: list[Path | None] = [None, *due]
         first = index % len(order)
-        for path in [*order[first:], *order[:first]]:
-            if path is None:
-                answers[path] = next(iter(due.values())).baseline(example)
-            else:
-                self._turn(self._numbers[path])
-                answers[path] = due[path].answer(example)
+        answers: dict[Path | None, Answers] = {path: [] for path in [*order[first:], *order[:first]]}
+        for _ in range(1 + len(example.followups)):
+            self._let_answer(example, due, answers)
         for path, run in due.items():
             own, plain = answers[path], answers[None]
             self._try(path, run, lambda run, own=own, plain=plain: run.add(example, own, plain))  # type: ignore[misc]
+
+    def _let_answer(self, example: Example, due: dict[Path, Run], answers: dict[Path | None, Answers]) -> None:
+        """Let all sides answer the next turn of a prompt; one that has failed is left out, all if it is the baseline.
+
+        All go on from what the baseline has said, so that they decode the same prompt.
+        """
+        plain = answers[None]
+        if isinstance(plain, Exception):
+            return
+        said = [answer.generation.text for answer in plain]
+        for path, given in answers.items():
+            if isinstance(given, Exception):
+                continue
+            if path is None:
+                answer = next(iter(due.values())).baseline(example, said)
+            else:
+                self._turn(self._numbers[path])
+                answer = due[path].answer(example, said)
+            answers[path] = answer if isinstance(answer, Exception) else [*given, answer]
 
     def _end(self, run: Run) -> None:
         if not run.todo:

@@ -8,27 +8,17 @@ answers, the accuracies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from benchmarks.lossless import VERDICTS
 from benchmarks.passes import Passes
 from benchmarks.scoring import metric_named
-from benchmarks.statistics import (
-    Estimate,
-    Floats,
-    common_prefix,
-    distinct_n,
-    estimate,
-    finite,
-    mean,
-    ratio_of_totals,
-)
+from benchmarks.speed import baselines, column, speed, tokens_of
+from benchmarks.statistics import Floats, common_prefix, distinct_n, finite, mean, ratio_of_totals
 
 Sample = Mapping[str, Any]
-
-_VERDICTS = ("identical", "near_tie", "mismatch")
 
 
 def summarise(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
@@ -42,21 +32,21 @@ def summarise(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[st
     samples = sorted(samples, key=lambda sample: place[sample["id"]])
     ok = [sample for sample in samples if sample["status"] == "ok"]
     passes = Passes.of_samples(ok)
-    speed = _speed(ok)
-    tau = speed["tau"]["value"]
-    ratio = speed["speedup"]["value"]
+    figures = speed(ok)
+    tau = figures["tau"]["value"]
+    ratio = figures["speedup"]["value"]
     return {
         "n": len(ok),
         "failed": len(samples) - len(ok),
-        "tokens": _total(_tokens(ok)),
-        "passes": _total(_column(ok, "passes")),
-        **speed,
+        "tokens": _total(tokens_of(ok)),
+        "passes": _total(column(ok, "passes")),
+        **figures,
         "overhead": passes.overhead,
         "efficiency": None if tau is None or ratio is None else ratio / tau,
         "ms_per_pass": passes.ms_per_pass,
         "ms_per_token": {
-            "method": _ratio(_column(ok, "decode_ms"), _tokens(ok)),
-            "baseline": _ratio(_column(_baselines(ok), "decode_ms"), _tokens(_baselines(ok))),
+            "method": _ratio(column(ok, "decode_ms"), tokens_of(ok)),
+            "baseline": _ratio(column(baselines(ok), "decode_ms"), tokens_of(baselines(ok))),
         },
         "quality": _quality(manifest, samples),
         **_likeness(ok),
@@ -72,39 +62,28 @@ def summarise(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[st
         "acceptance_by_depth": passes.acceptance_by_depth,
         "drafted_by": passes.drafted_by,
         "empty_drafts": passes.empty_drafts,
-        "cut": {"method": _count_cut(ok), "baseline": _count_cut(_baselines(ok))},
+        "cut": {"method": _count_cut(ok), "baseline": _count_cut(baselines(ok))},
         "prefill_ms": {
-            "method": _mean(_column(ok, "prefill_ms")),
-            "baseline": _mean(_column(_baselines(ok), "prefill_ms")),
+            "method": _mean(column(ok, "prefill_ms")),
+            "baseline": _mean(column(baselines(ok), "prefill_ms")),
         },
-        "tokenise_ms": _mean(_column(ok, "tokenise_ms")),
+        "tokenise_ms": _mean(column(ok, "tokenise_ms")),
         "load_seconds": manifest.get("load_seconds"),
+        "categories": _categories(samples),
     }
 
 
-def _speed(ok: Sequence[Sample]) -> dict[str, Any]:
-    base = _baselines(ok)
-    passes, committed = _column(ok, "passes"), _sums(ok, "committed")
-    time, base_time = _column(ok, "decode_ms"), _column(base, "decode_ms")
-    tokens, base_tokens = _tokens(ok), _tokens(base)
-    whole, base_whole = time + _column(ok, "prefill_ms"), base_time + _column(base, "prefill_ms")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        tau_of_prompts = committed / passes
-        ratios = (base_time / base_tokens) / (time / tokens)
-    figures = {
-        "tau": ratio_of_totals(committed, passes),
-        "tau_macro": mean(tau_of_prompts),
-        "accepted_per_pass": ratio_of_totals(_sums(ok, "accepted"), passes),
-        "speedup": _speedup(base_time, base_tokens, time, tokens),
-        "speedup_end_to_end": _speedup(base_whole, base_tokens, whole, tokens),
-        "speedup_mean_of_prompts": mean(ratios),
-    }
-    return {name: asdict(figure) for name, figure in figures.items()}
-
-
-def _speedup(base_time: Floats, base_tokens: Floats, time: Floats, tokens: Floats) -> Estimate:
-    columns = np.stack([base_time, base_tokens, time, tokens], axis=1)
-    return estimate(columns, lambda t: (t[..., 0] / t[..., 1]) / (t[..., 2] / t[..., 3]))
+def _categories(samples: Sequence[Sample]) -> dict[str, dict[str, Any]] | None:
+    """Return what each category of the prompts shows, by name; None for a set without categories."""
+    names = sorted({sample["category"] for sample in samples if sample.get("category") is not None})
+    found = {}
+    for name in names:
+        own = [sample for sample in samples if sample.get("category") == name]
+        ok = [sample for sample in own if sample["status"] == "ok"]
+        figures = speed(ok)
+        counts = {"n": len(ok), "failed": len(own) - len(ok)}
+        found[name] = {**counts, "tau": figures["tau"], "speedup": figures["speedup"]}
+    return found or None
 
 
 def _quality(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str, Any] | None:
@@ -153,7 +132,7 @@ def _beside(scores: Floats) -> dict[str, Any]:
 def _no_answers(samples: Sequence[Sample]) -> dict[str, int]:
     """Return how many outputs gave no answer; they count as wrong in the score."""
     ok = [sample for sample in samples if sample["status"] == "ok"]
-    sides = {"method": ok, "baseline": _baselines(ok)}
+    sides = {"method": ok, "baseline": baselines(ok)}
     return {side: sum(output["no_answer"] for output in outputs) for side, outputs in sides.items()}
 
 
@@ -173,28 +152,11 @@ def _lossless(manifest: Mapping[str, Any], ok: Sequence[Sample]) -> dict[str, in
     kinds = [sample["lossless"]["kind"] for sample in ok if sample.get("lossless")]
     if manifest["guarantee"] != "exact" or not kinds:
         return None
-    return {kind: kinds.count(kind) for kind in _VERDICTS}
+    return {kind: kinds.count(kind) for kind in VERDICTS}
 
 
 def _count_cut(outputs: Sequence[Sample]) -> int:
     return sum(output["finish"] == "length" for output in outputs)
-
-
-def _baselines(ok: Sequence[Sample]) -> list[Sample]:
-    return [sample["baseline"] for sample in ok]
-
-
-def _tokens(outputs: Sequence[Sample]) -> Floats:
-    return np.array([len(output["output_ids"]) for output in outputs], np.float64)
-
-
-def _column(outputs: Sequence[Sample], key: str) -> Floats:
-    return np.array([output[key] for output in outputs], np.float64)
-
-
-def _sums(samples: Sequence[Sample], key: str) -> Floats:
-    """Return float[n], the total over each prompt's passes."""
-    return np.array([sum(sample[key]) for sample in samples], np.float64)
 
 
 def _total(values: Floats) -> int:

@@ -58,6 +58,9 @@ def results_table(runs: Sequence[tuple[Content, Content]], failures: Sequence[Un
             _likeness_cell(summary),
         )
         table.add_row(*map(Text, cells))
+        for name, part in (summary.get("categories") or {}).items():
+            figures = (_figure_cell(part["speedup"]), _figure_cell(part["tau"]))
+            table.add_row(*map(Text, (f"- {name}\n{_prompts(part)}", "", *figures, "", "")))
         table.add_section()
     for failure in failures:
         table.add_row(
@@ -79,10 +82,12 @@ def overlaps(manifest: Content) -> bool:
 
 
 def _data_cell(manifest: Content, summary: Content) -> str:
-    n = summary["n"]
-    total = n + summary["failed"]
-    prompts = f"{n} prompts" if n == total else f"{n} of {total}"
-    return "\n".join([manifest["dataset"]["name"], manifest["model"], prompts])
+    return "\n".join([manifest["dataset"]["name"], manifest["model"], _prompts(summary)])
+
+
+def _prompts(counts: Content) -> str:
+    n, total = counts["n"], counts["n"] + counts["failed"]
+    return f"{n} prompts" if n == total else f"{n} of {total}"
 
 
 def _method_cell(manifest: Content) -> str:

@@ -15,9 +15,13 @@ class Example:
         reference: the data set's own answer, the target of ROUGE-L and the text of a reference datastore; empty if
             there is none.
         answers: what counts as right, if that can be said: the number (GSM8K), the value and its aliases (TriviaQA).
+        category: the part of its data set that figures are also given for; None where there are no parts.
+        followups: what the user says next, after each answer.
     """
 
     id: str
     instruction: str
     reference: str
     answers: tuple[str, ...] = ()
+    category: str | None = None
+    followups: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from corpora.checks import check_dataset, has_train
 from corpora.columns import Columns, columns_of
 from corpora.corpus import Corpus
 from corpora.example import Example
@@ -18,7 +20,6 @@ from corpora.jsonl import read_jsonl
 from corpora.prompts import NAME as PROMPTS
 from corpora.prompts import read_prompts
 from corpora.settings import DatasetSettings
-from corpora.templates import render
 
 Split = Literal["train", "test"]
 
@@ -38,37 +39,7 @@ class _Found:
     read: Callable[[int], Example]
     name: str
     source: str
-
-
-def check_dataset(settings: DatasetSettings) -> None:
-    """Raise ValueError for settings that cannot work, before anything is read."""
-    render(settings.template, "")
-    if settings.num_samples is not None and settings.num_samples < 1:
-        raise ValueError(
-            f"dataset.num_samples must be at least 1, got {settings.num_samples}; null takes all prompts in their order"
-        )
-    if settings.name != PROMPTS:
-        columns_of(settings.name)
-    if settings.path is None and settings.name == PROMPTS:
-        raise ValueError("dataset=prompts needs the file with them: give dataset.path=<.jsonl or text file>")
-
-
-def path_problem(settings: DatasetSettings) -> str | None:
-    """Return what is wrong with `settings.path` for a benchmark, in one sentence; None if nothing is."""
-    if settings.path is None:
-        return None
-    place = Path(settings.path).expanduser()
-    if not has_train(settings.name):
-        fits, wanted = place.is_file(), "which is no file: give a .jsonl or text file of prompts"
-    else:
-        fits = (place / "test.jsonl").is_file()
-        wanted = "where there is no test.jsonl: give a folder that holds train.jsonl and test.jsonl"
-    return None if fits else f"dataset.path is '{settings.path}', {wanted}"
-
-
-def has_train(name: str) -> bool:
-    """Return whether a data set has train prompts of its own."""
-    return name != PROMPTS
+    in_turns: bool = False
 
 
 def load_corpus(settings: DatasetSettings, split: Split, *, at_most: int | None = None) -> Corpus:
@@ -93,8 +64,20 @@ def load_corpus(settings: DatasetSettings, split: Split, *, at_most: int | None 
             f"dataset.num_samples is {wanted}, but the test part of {found.name} has only {size} prompts "
             f"({found.source}): ask for at most {size}, or for all by null"
         )
-    order = np.random.default_rng(_SAMPLE_SEED).permutation(size)[:wanted]
-    return _corpus(found, [found.indices[i] for i in order])
+    order = np.random.default_rng(_SAMPLE_SEED).permutation(size)
+    rows = [found.indices[i] for i in (order if found.in_turns else order[:wanted])]
+    return _corpus(found, (_in_turns(found, rows) if found.in_turns else rows)[:wanted])
+
+
+def _in_turns(found: _Found, rows: Sequence[int]) -> list[int]:
+    """Return rows in an order that takes one of each category in turns, while it has some."""
+    taken: Counter[str | None] = Counter()
+    rounds = []
+    for row in rows:
+        category = found.read(row).category
+        rounds.append(taken[category])
+        taken[category] += 1
+    return [rows[place] for place in np.argsort(rounds, kind="stable")]
 
 
 def whole_split(settings: DatasetSettings, split: Split) -> Corpus:
@@ -138,17 +121,19 @@ def _find(settings: DatasetSettings, split: Split) -> _Found:
 
 
 def _from_folder(folder: Path, name: str, split: Split, columns: Columns) -> _Found:
-    if not folder.is_dir():
+    alone = folder.is_file() and not columns.has_train
+    if not (alone or folder.is_dir()):
         raise ValueError(f"dataset.path: there is no folder {folder}; it must hold train.jsonl and test.jsonl")
+    file = folder if alone else folder / f"{split}.jsonl"
     try:
-        rows = read_jsonl(folder / f"{split}.jsonl")
+        rows = read_jsonl(file)
     except ValueError as error:
         raise ValueError(f"dataset.path: {error}") from error
-    shown, source = name, f"folder {folder}"
+    shown, source = name, f"{'file' if alone else 'folder'} {folder}"
     if folder.resolve() == (MINI / name).resolve():
         shown = f"{name}-mini"
         source = "a small set of the project's own writing"
-    return _Found(range(len(rows)), _reader(rows, split, columns, str(folder / f"{split}.jsonl")), shown, source)
+    return _Found(range(len(rows)), _reader(rows, split, columns, str(file)), shown, source, columns.in_turns)
 
 
 def _from_hub(settings: DatasetSettings, split: Split, columns: Columns) -> _Found:
@@ -189,7 +174,8 @@ def _example(row: Mapping[str, Any], index: int, split: Split, columns: Columns,
             f"{origin}, row {index + 1} has no column '{missing[0]}'; needed: {', '.join(columns.required)}"
         )
     try:
-        instruction, reference, answers = columns.read(row)
+        fields = columns.read(row)._asdict()
     except ValueError as error:
         raise ValueError(f"{origin}, row {index + 1}: {error}") from error
-    return Example(f"{split}-{index:05d}", instruction, reference, answers)
+    name = fields.pop("id")
+    return Example(f"{split}-{index:05d}" if name is None else name, **fields)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,6 +18,8 @@ from primitives.registry import DRAFTERS, nearest
 # How a drafter's constructor asks for its weights: as a loaded language model, or as the folder of a draft head.
 MODEL: Final = "draft_model"
 HEAD: Final = "draft_folder"
+# Heads that the project ships, each in a folder <model>-<drafter>.
+HEADS: Final = CONF_DIR.parent / "heads"
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -32,22 +35,38 @@ def draft_problems(settings: Settings) -> Iterator[str]:
     if not asks_for_draft(settings):
         if draft is not None:
             yield f"draft_model is '{draft}', but drafter '{drafter}' uses no draft model: leave it null"
-    elif draft is None:
+    elif draft is None and shipped_head(settings) is None:
         kind = "head" if DRAFTERS.asks_for(settings.drafter, HEAD) else "model"
         yield f"drafter '{drafter}' drafts with a {kind} of its own: set draft_model=<hub id, folder or .gguf file>"
-    else:
+    elif draft is not None:
         try:
             draft_settings(settings)
         except ValueError as error:
             yield str(error)
 
 
+def shipped_head(settings: Settings) -> Path | None:
+    """Return the folder of the head that the project ships for this model and drafter, if none is asked for by name."""
+    if settings.draft_model is not None or settings.model.path is not None:
+        return None
+    for name, _ in DRAFTERS.within(settings.drafter):
+        folder = HEADS / f"{settings.model.name}-{name}"
+        if HEAD in signature(DRAFTERS.get(name)).parameters and (folder / "config.json").is_file():
+            return folder
+    return None
+
+
 def draft_settings(settings: Settings) -> DraftSettings:
     """Return which model `draft_model` names: a folder or file that is there, a choice of model=..., or a hub id.
+
+    Null is the head that the project ships for model and drafter.
 
     Raises:
         ValueError: it is none of them.
     """
+    shipped = shipped_head(settings)
+    if shipped is not None:
+        return DraftSettings(path=str(shipped))
     draft = str(settings.draft_model)
     if Path(draft).expanduser().exists():
         return DraftSettings(path=draft)

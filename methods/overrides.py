@@ -61,11 +61,15 @@ def check(argv: Sequence[str]) -> list[Settings]:
         return []
     if args.config_dir or args.config_name or args.config_path:
         return []
-    overrides = [_parse(word) for word in [*_sweeper_params(args.overrides), *args.overrides]]
-    sweeps = args.multirun or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in overrides)
+    overrides = [_parse(word) for word in args.overrides]
+    swept = _own_sweep(overrides)
+    sweeps = (
+        args.multirun or swept or any(o.key_or_group == "hydra.mode" and o.value() == "MULTIRUN" for o in overrides)
+    )
     if not sweeps:
         _refuse(_sweep_problem(override) for override in overrides if override.is_sweep_override())
-    return _settings(overrides)
+    _refuse(_twice(overrides))
+    return _settings(_over(swept, overrides))
 
 
 def launcher(argv: Sequence[str]) -> str:
@@ -73,12 +77,6 @@ def launcher(argv: Sequence[str]) -> str:
     words = get_args_parser().parse_args(list(argv)).overrides
     named = [_parse(word) for word in words if word.startswith("hydra/launcher=")]
     return str(named[-1].value()) if named else "basic"
-
-
-def _sweeper_params(words: Sequence[str]) -> list[str]:
-    """Return the settings that hydra.sweeper.params names on the command line, as words of their own."""
-    own = [_parse(word) for word in words if "hydra.sweeper.params." in word.partition("=")[0]]
-    return [f"{param.key_or_group.removeprefix('hydra.sweeper.params.')}={param.value()}" for param in own]
 
 
 def compose(words: Sequence[str]) -> Settings:
@@ -96,6 +94,33 @@ def groups() -> dict[str, list[str]]:
     """Return the names of the choices of every group under conf/."""
     folders = sorted(folder for folder in CONF_DIR.iterdir() if folder.is_dir() and folder.name != "hydra")
     return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
+
+
+def _own_sweep(overrides: Sequence[Override]) -> list[Override]:
+    """Return what the chosen experiment sweeps over by itself, under hydra.sweeper.params.
+
+    Raises:
+        OverrideError: several experiments at once, one of them with a sweep of its own; Hydra would do none of them.
+    """
+    names = [name for o in overrides if o.key_or_group == "experiment" for name in _choices(o)]
+    sweeps = {name: _params(name) for name in names if (CONF_DIR / "experiment" / f"{name}.yaml").is_file()}
+    own = [name for name, params in sweeps.items() if params]
+    if own and len(names) > 1:
+        raise OverrideError(f"experiment '{own[0]}' is a sweep of its own: give one experiment at a time")
+    return [override for params in sweeps.values() for override in params]
+
+
+def _params(experiment: str) -> list[Override]:
+    params = OmegaConf.select(OmegaConf.load(CONF_DIR / "experiment" / f"{experiment}.yaml"), "hydra.sweeper.params")
+    return [_parse(f"{key}={value}") for key, value in (params or {}).items()]
+
+
+def _over(swept: Sequence[Override], overrides: Sequence[Override]) -> list[Override]:
+    """Put the words of the command line over those of an experiment, in the order in which Hydra takes them."""
+    given = {override.get_key_element(): override for override in overrides}
+    merged = {override.get_key_element(): override for override in swept}
+    kept = [given.get(key, override) for key, override in merged.items()]
+    return [*kept, *(override for override in overrides if override.get_key_element() not in merged)]
 
 
 def _settings(overrides: Sequence[Override]) -> list[Settings]:

@@ -56,9 +56,14 @@ class Pipeline:
     guarantee: Guarantee
     notes: dict[str, Any]
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a prompt, in the model's chat format if it has one."""
-        return render_prompt(self.model.tokenizer, text, self.settings.model)
+    def encode(self, text: str, earlier: Sequence[tuple[str, str]] = ()) -> list[int]:
+        """Return the ids of a prompt, in the model's chat format if it has one.
+
+        Args:
+            text: what the user says.
+            earlier: the turns before: what the user said, and the answer.
+        """
+        return render_prompt(self.model.tokenizer, text, self.settings.model, earlier)
 
     def generate(self, text: str, max_new_tokens: int | None = None, stop: Sequence[str] | None = None) -> Generation:
         """Return the continuation of a prompt: `.text`, `.ids` and `.trace`.
@@ -161,12 +166,16 @@ class Known(Protocol):
 def connect(settings: Settings, model: Known, target: CausalLMTarget | ReplayTarget, store: Stores | None) -> Connector:
     """Join the drafter and the verifier of these settings over a target that is there already."""
     calibration = load_calibration(settings, model.fingerprint)
+    max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[target.device.type]
     resources = {
         "vector_store": None if store is None else store.vectors,
         "token_store": None if store is None else store.tokens,
         "eos_ids": target.eos_ids,
         "vocab_size": target.vocab_size,
         "embeddings": model.embeddings,
+        "output_embeddings": model.output_embeddings,
+        "num_layers": model.num_layers,
+        "max_nodes": max_nodes,
         "tokenizer": model.tokenizer,
         MODEL: loaded_draft(settings),
         HEAD: draft_folder(settings),
@@ -184,7 +193,6 @@ def connect(settings: Settings, model: Known, target: CausalLMTarget | ReplayTar
     def decode(ids: Sequence[int]) -> str:
         return str(model.tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[target.device.type]
     return Connector(target, drafter, verifier, decode, max_nodes, settings.connector.layout)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from omegaconf import MISSING
 
 from connectors.settings import ConnectorSettings, DecodeSettings
 from corpora.settings import DatasetSettings
+from methods.training.settings import TrainingSettings
 from primitives.models.settings import ModelSettings
 
 CONF_DIR = Path(__file__).resolve().parent.parent / "conf"
@@ -99,6 +100,7 @@ class Settings:
         datastore: the store of a retrieval drafter; unused by the others.
         decode: how long and how to decode.
         calibration: how much is measured for a verifier with constants of the target.
+        training: what scripts.train_eagle and scripts.train_draft do; no run looks at it.
         draft_model: weights of a drafter that has some: hub id, folder, .gguf file, or a name of the model group.
         device: "auto", "cpu", "cuda" or "cuda:N".
         dtype: "auto", "float32", "bfloat16" or "float16".
@@ -119,6 +121,7 @@ class Settings:
     datastore: DatastoreSettings = MISSING
     decode: DecodeSettings = MISSING
     calibration: CalibrationSettings = MISSING
+    training: TrainingSettings = field(default_factory=TrainingSettings)
     draft_model: str | None = None
     device: str = "auto"
     dtype: str = "auto"

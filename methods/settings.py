@@ -8,12 +8,13 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from corpora.loading import check_dataset, path_problem
+from corpora.checks import check_dataset, path_problem
 from methods.drafts import draft_problems
 from methods.overrides import OverrideError, compose
 from methods.replayable import replay_problems
 from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, Settings
 from methods.train_set import train_problem
+from methods.training.settings import training_problems
 from primitives.contract import Drafter, Verifier
 from primitives.models.device import resolve_device, resolve_dtype
 from primitives.models.layouts import LAYOUTS
@@ -65,6 +66,7 @@ def problems(settings: Settings) -> list[str]:
         *_primitive_problems(VERIFIERS, settings.verifier),
         *_fit_problems(settings),
         *replay_problems(settings),
+        *training_problems(settings.training),
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from corpora.loading import has_train
+from corpora.checks import has_train
 from corpora.settings import DatasetSettings
 from methods.schema import CONF_DIR
 from primitives.registry import nearest

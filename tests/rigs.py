@@ -114,6 +114,9 @@ class WatchedTarget(Target):
         self.trees.append(tree)
         return view
 
+    def capture(self, layers: Sequence[int]) -> None:
+        self.inner.capture(layers)
+
     def commit(self, path: Ints) -> None:
         self.inner.commit(path)
         self.text += self.trees[-1].tokens[path].tolist()
@@ -206,6 +209,10 @@ class FirstBranch(Drafter):
         self.start = inner.start  # type: ignore[method-assign]
         self.observe = inner.observe  # type: ignore[method-assign]
         self.finish = inner.finish  # type: ignore[method-assign]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return self.inner.layers
 
     def propose(self, context: Context) -> DraftTree:
         tree = self.inner.propose(context)

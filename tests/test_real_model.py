@@ -1,4 +1,4 @@
-"""SmolLM2 in float32: drafts of PLD and SEN under exact verification leave the greedy text of transformers as it is."""
+"""SmolLM2 in float32: drafts of all kinds under exact verification leave the greedy text of transformers as it is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from methods.pipeline import Pipeline, load_pipeline
 TOKENS = 32
 
 
-def load(method: str, cache: Path) -> Pipeline:
+def load(method: str, cache: Path, *words: str) -> Pipeline:
     return load_pipeline(
         f"method={method}",
         "model=smollm2-135m",
@@ -28,6 +28,7 @@ def load(method: str, cache: Path) -> Pipeline:
         f"decode.max_new_tokens={TOKENS}",
         "device=cpu",
         "dtype=float32",
+        *words,
         cache_dir=str(cache),
     )
 
@@ -52,3 +53,13 @@ def test_exact_verification_writes_what_transformers_writes(method: str, real_ca
         assert done.ids == plain[0, len(prompt) :].tolist()
         drafted += sum(record.accepted for record in done.trace.passes)
     assert drafted > 0
+
+
+@pytest.mark.xdist_group("real_model")
+@pytest.mark.real_model
+def test_a_draft_model_that_is_the_target_is_always_right(real_cache: Path) -> None:
+    pipeline = load("sps", real_cache, "draft_model=smollm2-135m", "drafter.num_tokens=3")
+    text = "How many legs do three spiders have?"
+    done = pipeline.generate(text)
+    assert done.ids == pipeline.baseline.generate(pipeline.encode(text), pipeline.settings.decode).ids
+    assert {record.committed for record in done.trace.passes[:-1]} == {4}

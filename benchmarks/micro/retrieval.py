@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.measure import prompt_ids
 from benchmarks.micro.rig import console
+from benchmarks.turns import turn_ids
 from corpora.loading import load_corpus
 from methods.pipeline import Pipeline, load_pipeline
 from primitives.contract import Context, Ints, TargetView
@@ -80,7 +80,7 @@ def _queries(pipeline: Pipeline) -> list[Query]:
     found: list[Query] = []
     examples = load_corpus(pipeline.settings.dataset, "test").examples
     for turn, example in enumerate(examples):
-        prompt = prompt_ids(pipeline, example)
+        prompt = turn_ids(pipeline, example)
         answer = pipeline.model.tokenizer(example.reference, add_special_tokens=False).input_ids
         text = np.array([*prompt, *answer], np.int64)
         states = hidden_states(pipeline.model.model, [text])[0]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from benchmarks.measure import prompt_ids
+from benchmarks.turns import turn_ids
 from corpora.loading import load_corpus
 from methods.pipeline import Pipeline, load_pipeline
 
@@ -21,7 +21,7 @@ def pipeline_and_prompts(*words: str) -> tuple[Pipeline, list[list[int]]]:
     """Return the pipeline of the settings in `words`, and the ids of its test prompts."""
     pipeline = load_pipeline(*words)
     corpus = load_corpus(pipeline.settings.dataset, "test")
-    return pipeline, [prompt_ids(pipeline, example) for example in corpus.examples]
+    return pipeline, [turn_ids(pipeline, example) for example in corpus.examples]
 
 
 class Generate:

@@ -52,7 +52,9 @@ def _interval(name: str) -> Reader:
 
 def _quality(side: str) -> Reader:
     def read(run: Run) -> Cell:
-        quality: Mapping[str, Any] = run.summary["quality"]
+        quality: Mapping[str, Any] | None = run.summary["quality"]
+        if quality is None:
+            return EMPTY
         low, high = quality[f"{side}_interval"]
         return Cell(quality[side], low, high, quality["n"], (run.hash,))
 

@@ -1,6 +1,8 @@
-"""Exact verification against transformers' greedy `generate`, token by token, in float32, with every drafter.
+"""Exact verification against transformers' greedy `generate`, token by token, in float32.
 
 python -m benchmarks.parity.greedy [drafter ...] [key=value ...]
+
+Without names, every drafter that needs no draft model.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.micro.rig import Generate, console, pipeline_and_prompts
+from methods.drafts import HEAD, MODEL
 from methods.pipeline import connect
 from methods.settings import compose
 from primitives.registry import DRAFTERS
@@ -16,7 +19,8 @@ from primitives.registry import DRAFTERS
 def main() -> int:
     """Count the prompts on which all outputs are identical; exit code 1 if one differs."""
     words = ["dtype=float32", *(word for word in sys.argv[1:] if "=" in word)]
-    names = [word for word in sys.argv[1:] if "=" not in word] or DRAFTERS.names()
+    weightless = [name for name in DRAFTERS.names() if not any(DRAFTERS.asks_for(name, part) for part in (MODEL, HEAD))]
+    names = [word for word in sys.argv[1:] if "=" not in word] or weightless
     # The union asks for every kind of store, so that all drafters find theirs.
     pipeline, prompts = pipeline_and_prompts("method=union", *words)
     sides = {

@@ -6,14 +6,14 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from benchmarks.statistics import common_prefix
 
 Sample = Mapping[str, Any]
 
-_PLAIN = 4
+_PLAIN, _LAST = 4, 5
 
 
 def packed(sample: Sample) -> str:
@@ -27,7 +27,8 @@ def payload(sample: Sample) -> dict[str, Any]:
     """Return what the viewer needs of a line of samples.jsonl.
 
     Keys: `tokens` and `greedy`, texts of the tokens; `names`, the names of tokens that have no text, by side and place;
-    `committed`, tokens of each pass, `ways` and `who` of each (index into `drafters`; way 4: the pending token);
+    `committed`, tokens of each pass; `places`, `ways` and `who`, of each token its pass (None: it needed none), how it
+    was let in (4: the pending token, 5: without a pass) and who drafted it (index into `drafters`, -1: nobody);
     `diverges`, the first place where the method leaves greedy decoding, or None; `passes`, of each the milliseconds of
     its parts, how many nodes were cut before the forward, and its tree, if it was recorded. Runs from before texts were
     recorded by tokens have `text` and `greedy_text` instead.
@@ -35,13 +36,15 @@ def payload(sample: Sample) -> dict[str, Any]:
     if sample["status"] != "ok":
         return {"failed": sample["reason"]}
     greedy = sample["baseline"]
-    who = [name for names in sample["drafted_by"] for name in names]
-    ways = [way for ways in sample["pathways"] for way in ways]
+    places = _places(sample)
+    who = _along(places, sample["drafted_by"], "")
+    ways = _along(places, sample["pathways"], _LAST)
     drafters = sorted({name for name in who if name})
     content = {
         "facts": _facts(sample),
         "committed": sample["committed"],
-        "ways": [way if name else _PLAIN for way, name in zip(ways, who, strict=True)],
+        "places": places,
+        "ways": [way if name or way == _LAST else _PLAIN for way, name in zip(ways, who, strict=True)],
         "who": [drafters.index(name) if name else -1 for name in who],
         "drafters": drafters,
         "diverges": _divergence(sample["output_ids"], greedy["output_ids"]),
@@ -56,6 +59,25 @@ def payload(sample: Sample) -> dict[str, Any]:
         "greedy": _cut(greedy["text"], greedy["pieces"]),
         "names": [_unseen(side, names) for side in (sample, greedy)],
     }
+
+
+def _places(sample: Sample) -> list[int | None]:
+    """Return the pass of each token; the last one of a turn may have needed none."""
+    turns = sample.get("turns") or [{"tokens": len(sample["output_ids"]), "passes": sample["passes"]}]
+    places: list[int | None] = []
+    first = 0
+    for turn in turns:
+        passes = range(first, first + turn["passes"])
+        own = [place for place in passes for _ in range(sample["committed"][place])]
+        places += [*own, *[None] * (turn["tokens"] - len(own))]
+        first += turn["passes"]
+    return places
+
+
+def _along(places: Sequence[int | None], values: Sequence[Sequence[Any]], missing: Any) -> list[Any]:
+    """Return the values of all passes along the tokens, and `missing` for a token without a pass."""
+    left = chain.from_iterable(values)
+    return [missing if place is None else next(left) for place in places]
 
 
 def _facts(sample: Sample) -> dict[str, Any]:

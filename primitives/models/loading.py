@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,6 +49,16 @@ class LoadedModel:
     def embeddings(self) -> torch.Tensor:
         """[V, h], the input embedding matrix."""
         return cast(torch.nn.Embedding, self.model.get_input_embeddings()).weight
+
+    @property
+    def output_embeddings(self) -> torch.Tensor:
+        """[V, h], the output embedding matrix."""
+        return cast(torch.nn.Linear, self.model.get_output_embeddings()).weight
+
+    @property
+    def num_layers(self) -> int:
+        """Number of decoder layers."""
+        return int(self.model.config.get_text_config().num_hidden_layers)
 
 
 def check_model(settings: ModelSettings, cache_dir: Path) -> None:
@@ -142,10 +154,18 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(folder, local_files_only=True))
 
 
-def render_prompt(tokenizer: PreTrainedTokenizerBase, text: str, settings: ModelSettings) -> list[int]:
+def render_prompt(
+    tokenizer: PreTrainedTokenizerBase, text: str, settings: ModelSettings, earlier: Sequence[tuple[str, str]] = ()
+) -> list[int]:
     """Return the ids of a prompt: the user's turn of a chat, or the bare text where `chat_template` is off.
 
     A tokenizer that begins texts with a BOS gets exactly one, whether or not text or template write it too.
+
+    Args:
+        tokenizer: the model's.
+        text: what the user says.
+        settings: of the model.
+        earlier: the turns before: what the user said, and the answer.
 
     Raises:
         ValueError: an empty prompt, or a tokenizer without chat template while `chat_template` is on.
@@ -157,13 +177,20 @@ def render_prompt(tokenizer: PreTrainedTokenizerBase, text: str, settings: Model
             raise ValueError(_no_template(settings.name))
         text = str(
             tokenizer.apply_chat_template(
-                [{"role": "user", "content": text}],
+                [*_messages(earlier), {"role": "user", "content": text}],
                 tokenize=False,
                 add_generation_prompt=True,
                 **settings.template_kwargs,
             )
         )
+    else:
+        text = "\n\n".join([*chain.from_iterable(earlier), text])
     return _with_one_bos(tokenizer, list(tokenizer(text, add_special_tokens=False).input_ids))
+
+
+def _messages(earlier: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    roles = ("user", "assistant")
+    return [{"role": role, "content": said} for turn in earlier for role, said in zip(roles, turn, strict=True)]
 
 
 def _with_one_bos(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[int]:

@@ -19,6 +19,7 @@ from primitives.contract import Context, Drafter, DraftTree, Guarantee, TargetVi
 from primitives.models.causal_lm import CausalLMTarget
 from primitives.registry import DRAFTERS, VERIFIERS
 from tests.conformance.conftest import any_calibration
+from tests.eagle_rig import head_resources
 from tests.rigs import (
     TINY,
     FirstBranch,
@@ -79,6 +80,11 @@ def generate(
     return connector.generate(prompt, DecodeSettings(max_new_tokens=count, **changes))
 
 
+def built_drafter(name: str, offered: dict[str, Any], model: str = "llama") -> Drafter:
+    """Return a drafter of the registry as its users get it."""
+    return DRAFTERS.build(name, knobs_of("drafter", name), {**offered, **head_resources(name, model)})
+
+
 def shaped(drafter: Drafter, shape: str) -> Drafter:
     return drafter if shape == "tree" else FirstBranch(drafter)
 
@@ -93,6 +99,10 @@ class Checked(Drafter):
         self.start = inner.start  # type: ignore[method-assign]
         self.observe = inner.observe  # type: ignore[method-assign]
         self.finish = inner.finish  # type: ignore[method-assign]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return self.inner.layers
 
     def propose(self, context: Context) -> DraftTree:
         before = context.tokens.copy()
@@ -124,7 +134,7 @@ def test_exact_verification_writes_the_greedy_text(
 ) -> None:
     target = CausalLMTarget(tiny_model(model), eos_ids=())
     offered = resources(target, model)
-    checked = Checked(shaped(DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), shape), target.vocab_size)
+    checked = Checked(shaped(built_drafter(drafter, offered, model), shape), target.vocab_size)
     watched = WatchedTarget(target)
     for seed in (0, 1, 77):
         prompt = random_prompt(seed)
@@ -176,7 +186,7 @@ def test_exact_verification_is_lossless_for_any_prompt_budget_and_tree_size(
         "tokenizer": word_tokenizer(),
         "draft_model": tiny_draft(model),
     }
-    built = DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), VERIFIERS.build(verifier, {}, offered)
+    built = built_drafter(drafter, offered, model), VERIFIERS.build(verifier, {}, offered)
     done = generate(target, *built, prompt, count, max_nodes)
     assert done.ids == greedy_of(tiny_model(model), prompt, count)
     assert all(1 <= record.nodes <= max_nodes for record in done.trace.passes)
@@ -185,7 +195,7 @@ def test_exact_verification_is_lossless_for_any_prompt_budget_and_tree_size(
 def made(drafter: str, prompt: Sequence[int], shape: str, offered: dict[str, Any]) -> Drafter:
     """Return a drafter of the registry, or a rig."""
     if drafter in DRAFTERS.names():
-        return shaped(DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), shape)
+        return shaped(built_drafter(drafter, offered), shape)
     return rig(drafter, "llama", prompt, shape)
 
 
@@ -253,7 +263,7 @@ def test_lossy_verification_makes_progress_and_ends_in_time(
         prompt = random_prompt(seed)
         offered = resources(target)
         if drafter in DRAFTERS.names():
-            built = shaped(DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), shape)
+            built = shaped(built_drafter(drafter, offered), shape)
         else:
             built = rig(drafter, "llama", prompt, shape)
         watched = WatchedTarget(target)
@@ -303,7 +313,7 @@ def test_the_neutral_setting_of_a_lossy_verifier_is_exact(
     prompt = random_prompt(1)
     offered = resources(target)
     if drafter in DRAFTERS.names():
-        built = shaped(DRAFTERS.build(drafter, knobs_of("drafter", drafter), offered), shape)
+        built = shaped(built_drafter(drafter, offered), shape)
     else:
         built = rig(drafter, "llama", prompt, shape)
     done = generate(target, built, VERIFIERS.build(verifier, knobs, offered), prompt)

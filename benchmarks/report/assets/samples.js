@@ -22,26 +22,17 @@ const WAYS = [
   { kind: 'window', name: 'window', meaning: 'a draft let in for what follows it' },
   { kind: 'relaxed', name: 'relaxed', meaning: 'a draft let in by another lossy rule' },
   { kind: 'plain', name: 'plain', meaning: 'the target’s own next token, drafted by nobody' },
-  { kind: 'last', name: 'last', meaning: 'the last token, which needs no pass' },
+  { kind: 'last', name: 'last', meaning: 'the last token of an output, which needs no pass' },
 ];
-const LAST = 5;
-const PLAIN = 4;
 const WHO_KINDS = 6;
 
-/** Return one entry a token: its text, pass, place in the pass, way and drafter (-1: nobody). */
+/** Return one entry a token: its text, pass (null: none), place in the pass, way and drafter (-1: nobody). */
 function tokensOf(sample) {
-  const places = sample.committed.flatMap((count, pass) => Array.from({ length: count }, (_, at) => [pass, at]));
+  let at = 0;
   return sample.tokens.map((text, place) => {
-    const [pass, at] = places[place] ?? [null, 0];
-    const inPass = pass !== null;
-    return {
-      text,
-      name: sample.names[0][place],
-      pass,
-      at,
-      way: inPass ? sample.ways[place] : LAST,
-      who: inPass ? sample.who[place] : -1,
-    };
+    const pass = sample.places[place];
+    at = place && pass === sample.places[place - 1] ? at + 1 : 0;
+    return { text, name: sample.names[0][place], pass, at, way: sample.ways[place], who: sample.who[place] };
   });
 }
 

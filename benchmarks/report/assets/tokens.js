@@ -65,15 +65,20 @@ function showGreedy(pane, sample) {
   });
 }
 
+// What benchmarks/lossless.py found where the verifier promises plain decoding's text.
+const VERDICTS = {
+  near_tie: ' A near-tie: the target’s scores of both differ by rounding only.',
+  mismatch: ' A mismatch: this is not what the target chooses, although the verifier promises that.',
+};
+
 function divergenceWords(sample, tokens) {
   const place = sample.diverges;
   if (place === null) return 'Both texts are the same, token for token.';
   const show = (text, name) => (text === undefined ? 'the end of the text' : `“${visible(text || name || '')}”`);
   const ours = show(tokens[place]?.text, tokens[place]?.name);
   const greedy = show(sample.greedy[place], sample.names[1][place]);
-  const verdict = sample.facts.verdict;
-  const gap = verdict && verdict.kind === 'near_tie' ? ' A near-tie: the target’s scores of both differ by rounding.' : '';
-  return `≠ First difference at token ${place + 1}: the method has ${ours}, plain decoding ${greedy}.${gap}`;
+  const verdict = VERDICTS[sample.facts.verdict?.kind] ?? '';
+  return `≠ First difference at token ${place + 1}: the method has ${ours}, plain decoding ${greedy}.${verdict}`;
 }
 
 function showLegend(list, sample, tokens, colour) {

@@ -149,7 +149,7 @@ function showPass(number) {
 }
 
 function drawTree(pass, number) {
-  const first = state.sample.committed.slice(0, number).reduce((sum, count) => sum + count, 0);
+  const first = state.sample.places.indexOf(number);
   const tree = nodesOf(pass.tree, state.sample, state.tokens, first, state.colour);
   const before = state.tokens.slice(Math.max(0, first - 2), first).map((token) => token.text).join('') || 'prompt';
   const words = `Draft tree of pass ${number + 1}: ${passWords(pass, number)} The same tree stands below as a list.`;

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup
+from sklearn.isotonic import isotonic_regression
 
 from benchmarks.report.charts.chart import WIDTH, Chart, Entry, shortened
 from benchmarks.report.figures import Figure
@@ -122,15 +124,15 @@ def _cross(point: Point, across: Axis, up: Axis) -> Markup:
 
 
 def _labels(points: Sequence[Point], across: Axis, up: Axis) -> list[Markup]:
-    """Return the names right of the plot, each at its point's height or as near as its neighbours let it."""
+    """Return the names right of the plot, each as near to its point's height as its neighbours let it."""
     order = sorted(points, key=lambda point: (up(point.place[1]), across(point.place[0])))
-    heights: list[float] = []
-    for point in order:
-        heights.append(max(up(point.place[1]), heights[-1] + _LABEL_STEP if heights else _TOP))
-    over = max(0.0, heights[-1] - _BOTTOM)
+    # With a step taken off each, labels that keep their distance are a rising sequence.
+    steps = _LABEL_STEP * np.arange(len(order))
+    wanted = np.array([up(point.place[1]) for point in order]) - steps
+    heights = isotonic_regression(wanted, y_min=_TOP, y_max=max(_TOP, _BOTTOM - steps[-1])) + steps
     drawn = []
-    for point, height in zip(order, heights, strict=True):
-        x, y, at = across(point.place[0]), up(point.place[1]), height - over
+    for point, at in zip(order, heights.tolist(), strict=True):
+        x, y = across(point.place[0]), up(point.place[1])
         drawn.append(tag("polyline", points=f"{x + 8:.1f},{y:.1f} {_RIGHT + 4:.1f},{at:.1f}", class_="leader"))
         label = tag("tspan", shortened(point.entry.label, 18), class_="name")
         drawn.append(tag("text", tag("title", point.entry.label), label, x=_RIGHT + 8, y=at + 4))

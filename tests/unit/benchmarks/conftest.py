@@ -143,6 +143,7 @@ class FakePipeline:
         self.settings = FakeSettings(str(results_dir), str(results_dir.parent / "cache"))
         self.model = SimpleNamespace(model=FakeModel(), source="made up", tokenizer=FakeTokenizer())
         self.calls: list[tuple[str, int, int]] = []
+        self.earlier: list[tuple[str, list[tuple[str, str]]]] = []
         self.connector = FakeConnector("method", {}, self.calls)
         self.baseline = FakeConnector("baseline", {}, self.calls)
         self.fingerprints = {"model": "m1", "tokenizer": "t1", "datastore": None}
@@ -150,7 +151,8 @@ class FakePipeline:
     def spare(self) -> FakeConnector:
         return FakeConnector("spare", self.connector.answers, self.calls)
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, earlier: Sequence[tuple[str, str]] = ()) -> list[int]:
+        self.earlier.append((text, list(earlier)))
         return [int(text), 0]
 
     def manifest(self) -> dict[str, Any]:

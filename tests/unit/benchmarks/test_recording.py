@@ -58,9 +58,17 @@ def test_without_trees_the_figures_and_the_folder_stay_the_same(pipeline: Any, c
 def test_only_trees_need_the_texts_of_visible_tokens(pipeline: Any, make_generation: Make) -> None:
     tokenizer, done = pipeline.model.tokenizer, make_generation([1, 2], [2])
     done = replace(done, text=" w1")
-    ours, _ = recorded(tokenizer, tokenizer.decode, done, done, with_trees=False)
+    ours, _ = recorded(tokenizer, tokenizer.decode, [done], [done], with_trees=False)
     assert ours == {"pieces": [3, 0], "token_texts": {2: " w2"}, "trees": None}
     assert json.loads(json.dumps(ours))["token_texts"] == {"2": " w2"}
+
+
+def test_each_turn_keeps_its_own_text(pipeline: Any, make_generation: Make) -> None:
+    tokenizer = pipeline.model.tokenizer
+    turns = [replace(make_generation([1, 2], [1]), text=" w"), replace(make_generation([3], []), text=" w3")]
+    ours, theirs = recorded(tokenizer, tokenizer.decode, turns, turns[1:], with_trees=True)
+    assert (ours["pieces"], theirs["pieces"]) == ([2, 0, 3], [3])
+    assert ours["trees"]["paths"] == [0]
 
 
 def test_the_switch_is_an_output_option() -> None:

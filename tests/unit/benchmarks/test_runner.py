@@ -11,8 +11,10 @@ from rich.console import Console
 
 from benchmarks.runner import Outcome, Stopped, run_benchmark, run_together
 from benchmarks.table import results_table
+from benchmarks.turns import said_in
 from connectors.trace import Generation
 from corpora.corpus import Corpus
+from corpora.example import Example
 
 Make = Callable[..., Generation]
 
@@ -316,3 +318,79 @@ def test_a_drafter_that_learns_from_text_to_text_is_warmed_up_by_another_and_rea
     _run(pipeline, corpus)
     assert [prompt for name, prompt in _calls(pipeline) if name == "method"] == [0, 1, 2, 3, 4]
     assert [prompt for name, prompt in _calls(pipeline) if name == "baseline"] == [3, 4]
+
+
+def _talk(pipeline: Any, make_generation: Make) -> Corpus:
+    """Prompt 0 has a second turn, which says 7; the sides give different answers to the first."""
+    pipeline.set(0, make_generation([1, 2, 3, 9, 9, 9], [3, 2], "own"), make_generation(range(1, 7), [1] * 5, "plain"))
+    pipeline.set(7, make_generation([7, 8, 9], [2]), make_generation([7, 8, 9], [1] * 2))
+    talk = Example("talk", "0", "", ("6",), "chat", ("7",))
+    return Corpus([talk, Example("short", "1", "6", ("6",), "sums")], "talks", "made up")
+
+
+def test_a_second_turn_goes_on_from_the_baselines_answer(pipeline: Any, make_generation: Make) -> None:
+    corpus = _talk(pipeline, make_generation)
+    outcome, output = _run(pipeline, corpus)
+    assert _calls(pipeline) == [
+        ("baseline", 0), ("method", 0), ("baseline", 7), ("method", 7), ("method", 1), ("baseline", 1),
+    ]  # fmt: skip
+    assert [earlier for text, earlier in pipeline.earlier if text == "7"] == [[("0", "plain")]] * 2
+    sample = outcome.folder.samples()[0]
+    assert (sample["id"], sample["category"], sample["prompt_tokens"]) == ("talk", "chat", 4)
+    assert sample["output_ids"] == [1, 2, 3, 9, 9, 9, 7, 8, 9]
+    assert (sample["passes"], sample["committed"], sample["prefill_ms"], sample["decode_ms"]) == (3, [3, 2, 2], 10, 30)
+    assert sample["turns"] == [
+        {"tokens": 6, "characters": 3, "passes": 2},
+        {"tokens": 3, "characters": 15, "passes": 1},
+    ]
+    assert sample["baseline"]["turns"][0] == {"tokens": 6, "characters": 5, "passes": 5}
+    assert said_in(sample["baseline"]) == ["plain"]
+    assert (sample["lossless"]["kind"], sample["lossless"]["position"]) == ("mismatch", 3)
+    assert outcome.folder.samples()[1]["turns"] is None
+    assert (outcome.summary["n"], outcome.summary["tokens"]) == (2, 15)
+    assert outcome.summary["categories"]["chat"]["n"] == 1
+    assert outcome.summary["categories"]["chat"]["tau"]["value"] == pytest.approx(7 / 3)
+    assert outcome.summary["categories"]["sums"]["tau"]["value"] == 2.5
+    assert "- chat" in output
+
+
+@pytest.mark.parametrize("fails", ["method", "baseline"])
+def test_a_turn_that_fails_fails_the_prompt_and_it_alone(pipeline: Any, make_generation: Make, fails: str) -> None:
+    corpus = _talk(pipeline, make_generation)
+    sides = {"method": pipeline.connector, "baseline": pipeline.baseline}
+    sides[fails].answers[7] = RuntimeError("second turn")
+    outcome, _ = _run(pipeline, corpus)
+    failed, fine = outcome.folder.samples()
+    assert (failed["id"], failed["status"], failed["category"]) == ("talk", "failed", "chat")
+    assert failed["reason"] == "RuntimeError: second turn"
+    assert (fine["id"], fine["status"]) == ("short", "ok")
+    assert (outcome.summary["n"], outcome.summary["failed"]) == (1, 1)
+    chat = outcome.summary["categories"]["chat"]
+    assert (chat["n"], chat["failed"], chat["tau"]["value"]) == (0, 1, None)
+    sides[fails].answers[7] = make_generation([7, 8, 9], [2])
+    pipeline.calls.clear()
+    again, _ = _run(pipeline, corpus)
+    assert {prompt for _, prompt in _calls(pipeline)} == {0, 7}
+    assert sorted(sample["id"] for sample in again.folder.samples()) == ["short", "talk"]
+    assert (again.summary["n"], again.summary["failed"]) == (2, 0)
+
+
+def test_a_baseline_that_fails_in_the_first_turn_ends_the_prompt(pipeline: Any, make_generation: Make) -> None:
+    corpus = _talk(pipeline, make_generation)
+    pipeline.baseline.answers[0] = RuntimeError("first turn")
+    outcome, _ = _run(pipeline, corpus)
+    assert ("method", 7) not in _calls(pipeline)
+    assert outcome.folder.samples()[0]["reason"] == "RuntimeError: first turn"
+
+
+def test_a_drafter_that_remembers_reads_both_turns_again(pipeline: Any, make_generation: Make) -> None:
+    corpus = _talk(pipeline, make_generation)
+    pipeline.connector.answers[1] = RuntimeError("once")
+    _run(pipeline, corpus)
+    pipeline.connector.answers[1] = make_generation(range(1, 7), [3, 2])
+    pipeline.connector.drafter.remembers = True
+    pipeline.calls.clear()
+    pipeline.earlier.clear()
+    _run(pipeline, corpus)
+    assert _calls(pipeline) == [("method", 0), ("method", 7), ("method", 1), ("baseline", 1)]
+    assert ("7", [("0", "plain")]) in pipeline.earlier

@@ -230,6 +230,21 @@ def test_containment_is_a_figure_beside_exact_match() -> None:
     assert contained["baseline_interval"] == [0.0, 1.0]
 
 
+def test_figures_of_each_category() -> None:
+    samples = [_sample("a", category="qa"), {**_second(), "category": "rag"}, {**_failed("c"), "category": "rag"}]
+    summary = summarise(_manifest(), samples)
+    assert summary["categories"] == {
+        "qa": {"n": 1, "failed": 0, "tau": _alone(5 / 2), "speedup": _alone(60 / 30)},
+        "rag": {"n": 1, "failed": 1, "tau": _alone(7 / 3), "speedup": _alone(90 / 40)},
+    }
+    assert summarise(_manifest(), [_sample("a")])["categories"] is None
+
+
+def _alone(value: float) -> Any:
+    """A figure of one prompt, which has no interval."""
+    return {"value": pytest.approx(value), "low": None, "high": None}
+
+
 def test_failed_prompts_stay_out_of_rouge() -> None:
     manifest = _manifest(dataset={"metric": "rouge_l"})
     quality = summarise(manifest, [_failed("b"), _sample("a", score=0.4), _sample("c", score=None)])["quality"]

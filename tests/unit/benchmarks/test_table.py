@@ -103,6 +103,16 @@ def test_what_else_is_known_of_the_answers() -> None:
     assert "no answer" not in _text((manifest, summary))
 
 
+def test_each_category_has_a_line_of_its_own() -> None:
+    manifest, summary = _run()
+    figure = {"value": 2.25, "low": 2.0, "high": 2.5}
+    parts = {"translation": {"n": 3, "failed": 1, "tau": figure, "speedup": {**figure, "value": 1.75}}}
+    lines = _text((manifest, summary | {"categories": parts})).splitlines()
+    (place,) = [number for number, line in enumerate(lines) if "- translation" in line]
+    assert lines[place].split() == ["-", "translation", "1.75", "2.25"]
+    assert lines[place + 1].split() == ["3", "of", "4", "[2.00,2.50]", "[2.00,2.50]"]
+
+
 def test_raw_names_are_shown_whole_and_are_no_markup() -> None:
     text = _text(_run(model="org/[bold]a-very-long-name-1.5[/bold]"))
     width = text.splitlines()[1].index("method")

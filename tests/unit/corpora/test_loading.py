@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora import loading
+from corpora.checks import check_dataset, path_problem
 from corpora.hub import HubError
-from corpora.loading import HELD_OUT, MINI, check_dataset, load_corpus, whole_split
+from corpora.loading import HELD_OUT, MINI, load_corpus, whole_split
 from corpora.settings import DatasetSettings
 
 
@@ -169,3 +170,54 @@ def test_samples_are_nested_and_without_repeats(size: int, wanted: int) -> None:
         whole = load_corpus(DatasetSettings(hub_id="a/b", num_samples=size), "test").examples
     assert whole[: len(chosen)] == chosen
     assert len({example.id for example in whole}) == size
+
+
+def _spec_bench(path: Path | None, **changes: Any) -> DatasetSettings:
+    given = {"name": "spec_bench", "template": "chat", "metric": None, "num_samples": 6, **changes}
+    return DatasetSettings(path=None if path is None else str(path), **given)
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    """20 rows of one category, 3 of another, 1 with two turns."""
+    rows = [{"question_id": i, "category": "qa", "turns": [f"q{i}"]} for i in range(20)]
+    rows += [{"question_id": i, "category": "rag", "turns": [f"r{i}"]} for i in range(20, 23)]
+    rows += [{"question_id": 23, "category": "writing", "turns": ["Write.", "Again."]}]
+    path = tmp_path / "question.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def test_a_sample_takes_from_the_categories_in_turns(questions: Path) -> None:
+    corpus = load_corpus(_spec_bench(questions, num_samples=9), "test")
+    short = [str(example.category).split()[0] for example in corpus.examples]
+    assert (sorted(short[:3]), sorted(short[3:5]), sorted(short[5:7]), short[7:]) == (
+        ["multi-turn", "question", "retrieval-augmented"],
+        ["question", "retrieval-augmented"],
+        ["question", "retrieval-augmented"],
+        ["question", "question"],
+    )
+    assert load_corpus(_spec_bench(questions, num_samples=4), "test").examples == corpus.examples[:4]
+    assert (corpus.name, corpus.source) == ("spec_bench", f"file {questions}")
+    (talk,) = [example for example in corpus.examples if example.followups]
+    assert (talk.id, talk.instruction, talk.followups) == ("23", "Write.", ("Again.",))
+
+
+def test_spec_bench_is_read_from_a_file_or_a_folder_alone(questions: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"dataset=spec_bench is read from disk alone: give dataset\.path=<question"):
+        check_dataset(_spec_bench(None))
+    assert path_problem(_spec_bench(questions)) is None
+    assert "where there is no test.jsonl: give a question.jsonl of" in str(path_problem(_spec_bench(tmp_path)))
+    (tmp_path / "test.jsonl").write_bytes(questions.read_bytes())
+    assert path_problem(_spec_bench(tmp_path)) is None
+    assert (
+        load_corpus(_spec_bench(tmp_path), "test").fingerprint
+        == load_corpus(_spec_bench(questions), "test").fingerprint
+    )
+    with pytest.raises(ValueError, match="dataset 'spec_bench' has no train prompts"):
+        load_corpus(_spec_bench(questions), "train")
+
+
+def test_what_an_example_does_not_have_changes_no_fingerprint(folder: Path) -> None:
+    # Stores and finished runs are found by it, so it must stay what it was before examples had categories.
+    assert load_corpus(_settings(folder), "test").fingerprint.startswith("1e006d72101628f1")

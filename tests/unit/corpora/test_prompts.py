@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from corpora.checks import check_dataset, path_problem
 from corpora.example import Example
-from corpora.loading import check_dataset, load_corpus, path_problem, whole_split
+from corpora.loading import load_corpus, whole_split
 from corpora.prompts import read_prompts
 from corpora.settings import DatasetSettings
 
@@ -82,7 +83,9 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             load_corpus(_settings(path), "test")
-    with pytest.raises(ValueError, match=r"dataset=prompts needs the file with them: give dataset\.path="):
+    with pytest.raises(
+        ValueError, match=r"dataset=prompts is read from disk alone: give dataset\.path=<\.jsonl or text file"
+    ):
         check_dataset(_settings(None))
     assert "which is no file: give a .jsonl or text file" in str(path_problem(_settings(tmp_path)))
     assert path_problem(_settings(broken)) is None

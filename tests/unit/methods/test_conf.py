@@ -16,7 +16,7 @@ from methods.schema import CONF_DIR
 from methods.settings import problems
 from primitives.registry import DRAFTERS, VERIFIERS, Registry
 
-WITHOUT_A_HUB = ("prompts",)
+WITHOUT_A_HUB = ("prompts", "spec_bench")
 REGISTRIES: dict[str, Registry[Any]] = {"drafter": DRAFTERS, "verifier": VERIFIERS}
 PRIMITIVES = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry.names()]
 

@@ -13,7 +13,8 @@ import pytest
 from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError
 
-from methods.drafts import draft_settings
+from methods import drafts
+from methods.drafts import draft_settings, shipped_head
 from methods.loaded import check_models, loaded_draft, loaded_model
 from methods.overrides import compose
 from methods.pipeline import load_pipeline
@@ -140,3 +141,21 @@ def test_a_sweep_keeps_the_models_that_the_next_job_needs_and_no_other(
 def test_a_missing_draft_is_refused_by_the_pipeline_too(words: Words) -> None:
     with pytest.raises(SettingsError, match="drafter 'small' drafts with a model of its own"):
         load_pipeline(*words("vanilla", "drafter.name=small"))
+
+
+def test_a_head_that_is_shipped_for_model_and_drafter_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafts, "HEADS", tmp_path)
+    settings = asking(None, "head")
+    assert shipped_head(settings) is None
+    folder = tmp_path / "smollm2-135m-head"
+    folder.mkdir()
+    (folder / "config.json").touch()
+    assert problems(settings) == []
+    assert draft_settings(settings).path == str(folder)
+    assert shipped_head(asking(None, "small")) is None
+    assert shipped_head(asking("org/other", "head")) is None
+    assert draft_settings(asking("org/other", "head")).hub_id == "org/other"
+    other = replace(settings, model=replace(settings.model, path=str(tmp_path)))
+    assert shipped_head(other) is None

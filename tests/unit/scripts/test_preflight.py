@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from methods.overrides import check, launcher
+from methods.overrides import launcher
 from methods.schema import Settings
 from methods.settings import compose
 from scripts.estimate import estimate
@@ -65,13 +65,6 @@ def test_a_full_disk_is_seen_before_the_first_job(job: Job, monkeypatch: pytest.
     monkeypatch.setattr("shutil.disk_usage", lambda place: Usage)
     found = list(preflight([job("method=pld", "dataset.num_samples=16")] * 3, []))
     assert [sentence.split(" has ")[1] for sentence in found] == ["1 MB free, and the samples may take 2 MB"]
-
-
-def test_settings_of_the_sweeper_are_checked_too() -> None:
-    jobs = check(["-m", "+hydra.sweeper.params.method='pld,vanilla'", "dataset=gsm8k"])
-    assert [settings.method.name for settings in jobs] == ["pld", "vanilla"]
-    with pytest.raises(ValueError, match="unknown method 'pldd'"):
-        check(["-m", "+hydra.sweeper.params.method='pldd,vanilla'"])
 
 
 def test_the_time_is_told_from_finished_runs(job: Job, tmp_path: Path) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
+from typing import Any, cast
 
 import matplotlib as mpl
 import pytest
+from rich.console import Console
 
 from benchmarks.paper.compact import prompt_figures, without_paths
 from benchmarks.paper.items import ITEMS, write, write_texts
 from benchmarks.paper.runs import Runs
 from benchmarks.paper.study import collect, studies
+from benchmarks.runner import run_benchmark
+from corpora.corpus import Corpus
+from tests.unit.benchmarks.conftest import FakePipeline
 from tests.unit.benchmarks.paper.study import files_of, write_run
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -112,6 +118,27 @@ def test_a_variant_stays_what_it_was_when_it_was_collected(study: Path) -> None:
     variant = json.loads(file.read_text(encoding="ascii"))["variant"]
     run = Runs.load([file.parent]).runs[0]
     assert run.variant == variant
+
+
+def test_what_the_runner_leaves_behind_is_read_whole_and_collected(
+    pipeline: FakePipeline, corpus: Corpus, tmp_path: Path
+) -> None:
+    """The real runner over outputs that are given; no file is written by the test itself."""
+    outcome = run_benchmark(cast(Any, pipeline), corpus, Console(file=StringIO()))
+    (folder,) = collect([Path(pipeline.settings.results_dir)], tmp_path / "study")
+    (run,) = Runs.load([tmp_path / "study"]).runs
+    assert folder.relative_to(tmp_path / "study") == outcome.folder.path.relative_to(tmp_path / "results" / "runs")
+    assert (run.variant, run.lossy, len(run.prompts)) == ({}, False, 5)
+    assert run.summary == outcome.summary
+    shares = [entry["share"] for entry in outcome.summary["acceptance_by_depth"]]
+    assert [hit / deep for hit, deep in zip(*_depths(run.prompts), strict=True)] == pytest.approx(shares)
+
+
+def _depths(prompts: list[dict[str, Any]]) -> tuple[list[int], list[int]]:
+    columns = [
+        [sum(parts) for parts in zip(*(prompt[name] for prompt in prompts), strict=True)] for name in ("hit", "deep")
+    ]
+    return columns[0], columns[1]
 
 
 @pytest.mark.skipif(not STUDIES, reason="no study is committed under results/")

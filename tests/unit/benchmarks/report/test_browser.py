@@ -42,6 +42,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     write_run(place / "runs", lines)
     same = [sample(line["id"], TEXT, ms=20.0) for line in lines]
+    same[2] = sample("broken", TEXT, GREEDY, ms=60.0, lossless={"kind": "mismatch"})
     write_run(place / "runs", same, method="vanilla", guarantee="exact", verifier="exact")
     old = [sample(line["id"], TEXT, ms=12.0) for line in lines]
     for line in old:
@@ -127,6 +128,12 @@ def test_the_first_divergence_is_marked_on_both_sides(opened: Any) -> None:
     assert _text(opened, "#greedy .diverges").endswith(" 42")
     assert len(_all(opened, "#greedy .shared")) == 3
     assert "First difference at token 4: the method has “␣4”, plain decoding “␣42”" in _text(opened, "#divergence")
+
+
+def test_a_broken_promise_is_named(opened: Any) -> None:
+    opened.execute_script("location.hash = 'run=1&prompt=2'; location.reload()")
+    WebDriverWait(opened, 20).until(lambda d: "vanilla on broken" in _text(d, "#ours-title"))
+    assert "A mismatch" in _text(opened, "#divergence")
 
 
 def test_keys_move_between_tokens_and_passes_and_open_a_tree(opened: Any) -> None:

@@ -15,9 +15,10 @@ TEXT = ["So", " it", " is", " 42", ".", ""]
 def test_each_token_tells_how_it_was_made() -> None:
     content = payload(sample("a", TEXT, committed=[3, 2], ways=[[0, 1, 0], [0, 2]], drafters=("sen", "pld")))
     assert content["tokens"] == TEXT
-    assert content["ways"] == [4, 1, 0, 4, 2]
+    assert content["places"] == [0, 0, 0, 1, 1, None]
+    assert content["ways"] == [4, 1, 0, 4, 2, 5]
     assert content["drafters"] == ["pld", "sen"]
-    assert content["who"] == [-1, 1, 0, -1, 1]
+    assert content["who"] == [-1, 1, 0, -1, 1, -1]
     assert content["names"][0] == {5: "<end>"}
 
 
@@ -51,6 +52,14 @@ def test_a_run_from_before_texts_were_cut_shows_them_whole() -> None:
     content = payload(line)
     assert (content["text"], content["greedy_text"]) == ("So it is 42.", "So it is 42.")
     assert "tokens" not in content
+
+
+def test_each_turn_may_end_with_a_token_that_needed_no_pass() -> None:
+    turns = [{"tokens": 4, "passes": 1}, {"tokens": 1, "passes": 0}, {"tokens": 2, "passes": 1}]
+    line = sample("a", [*TEXT, "!"], committed=[3, 2], turns=turns)
+    content = payload(line)
+    assert content["places"] == [0, 0, 0, None, None, 1, 1]
+    assert content["ways"] == [4, 0, 0, 5, 5, 4, 0]
 
 
 def test_an_output_without_a_pass() -> None:

@@ -143,6 +143,14 @@ def test_a_run_that_was_stopped_is_shown_as_such(tmp_path: Path) -> None:
     assert "1 of 2" in html
 
 
+def test_a_run_without_its_samples_has_what_its_summary_says(tmp_path: Path) -> None:
+    (write_run(tmp_path, [sample("a", TEXT), sample("b", TEXT)]) / "samples.jsonl").unlink()
+    html, reader = read(tmp_path)
+    assert json.loads(reader.scripts["index"])[0]["prompts"] == []
+    assert "4.00" in html  # tau
+    assert html.count("<figure") == 5  # all but the pathways, which need the samples
+
+
 def test_a_run_that_another_version_left_is_refused(tmp_path: Path) -> None:
     line = sample("a", TEXT)
     del line["nodes"]

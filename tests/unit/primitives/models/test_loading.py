@@ -126,6 +126,15 @@ def test_the_chat_template_and_its_variables_are_used(tokenizer_maker: Maker) ->
     assert tokenizer.decode(render_prompt(tokenizer, "the a", quick)) == turn + "quick"
 
 
+def test_earlier_turns_stand_before_the_prompt(tokenizer_maker: Maker) -> None:
+    tokenizer, earlier = tokenizer_maker(), [("the a", "a the")]
+    chat = render_prompt(tokenizer, "the", ModelSettings(name="tiny", path="x"), earlier)
+    said = "<|im_start|>user\nthe a<|im_end|>\n<|im_start|>assistant\na the<|im_end|>\n"
+    assert tokenizer.decode(chat) == said + "<|im_start|>user\nthe<|im_end|>\n<|im_start|>assistant\n"
+    bare = render_prompt(tokenizer, "the", ModelSettings(name="tiny", path="x", chat_template=False), earlier)
+    assert bare == tokenizer("the a\n\na the\n\nthe", add_special_tokens=False).input_ids
+
+
 @pytest.mark.parametrize("template", ["{{ messages[0].content }}", "<|endoftext|>{{ messages[0].content }}"])
 def test_bos_occurs_exactly_once(tokenizer_maker: Maker, template: str) -> None:
     tokenizer = tokenizer_maker(template, bos="<|endoftext|>")
