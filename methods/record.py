@@ -31,11 +31,15 @@ def record(pipeline: Pipeline, corpus: Corpus) -> tuple[Recording, int]:
     plain = Connector(target, EmptyDrafter(), ExactVerifier(), pipeline.connector.decode, max_nodes=1)
     added = 0
     for example in corpus.examples:
-        prompt = np.array(pipeline.encode(render(pipeline.settings.dataset.template, example.instruction)), np.int64)
-        if not recording.holds(prompt):
-            recording.keep(target.text(plain.generate(prompt, pipeline.settings.decode).ids))
-            added += 1
-            _LOG.info("recorded prompt %s", example.id)
+        said: list[tuple[str, str]] = []
+        for turn in (render(pipeline.settings.dataset.template, example.instruction), *example.followups):
+            prompt = np.array(pipeline.encode(turn, said), np.int64)
+            if not recording.holds(prompt):
+                recording.keep(target.text(plain.generate(prompt, pipeline.settings.decode).ids))
+                added += 1
+                _LOG.info("recorded prompt %s", example.id)
+            if len(said) < len(example.followups):
+                said.append((turn, pipeline.connector.decode(recording.text(prompt).output.tolist())))
     return recording, added
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -75,9 +76,9 @@ class Replay:
         """The number format that the recording was made in."""
         return DTYPES[self.model.recording.facts["dtype"]]
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a prompt, in the model's chat format if it has one."""
-        return render_prompt(self.model.tokenizer, text, self.settings.model)
+    def encode(self, text: str, earlier: Sequence[tuple[str, str]] = ()) -> list[int]:
+        """Return the ids of a prompt, in the model's chat format if it has one: see `Pipeline.encode`."""
+        return render_prompt(self.model.tokenizer, text, self.settings.model, earlier)
 
     def spare(self) -> Connector:
         """Return another connector like the method's, whose drafter has seen no text yet."""
