@@ -162,6 +162,14 @@ class Known(Protocol):
     def embeddings(self) -> torch.Tensor | None:
         """[V, h], the input embedding matrix, if it is there."""
 
+    @property
+    def output_embeddings(self) -> torch.Tensor | None:
+        """[V, h], the output embedding matrix, if it is there."""
+
+    @property
+    def num_layers(self) -> int:
+        """Number of decoder layers."""
+
 
 def connect(settings: Settings, model: Known, target: CausalLMTarget | ReplayTarget, store: Stores | None) -> Connector:
     """Join the drafter and the verifier of these settings over a target that is there already."""

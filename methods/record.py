@@ -51,6 +51,7 @@ def _begun(pipeline: Pipeline) -> Recording:
         "fingerprints": {"model": model.fingerprint, "tokenizer": model.tokenizer_fingerprint},
         "device": str(target.device),
         "dtype": dtype_name(model.model.dtype),
+        "num_layers": model.num_layers,
         "layers": sorted({*pipeline.connector.drafter.layers, *(before.facts["layers"] if before else ())}),
         "vocab_size": target.vocab_size,
         "eos_ids": sorted(target.eos_ids),

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import torch
+
 from corpora.templates import TEMPLATES_VERSION
 from methods.offline.files import void, write_json, write_whole
 from methods.places import short_hash
@@ -61,7 +63,10 @@ class Recording:
         """Return the target that says again what was recorded."""
         facts = self.facts
         eos_ids = frozenset(facts["eos_ids"])
-        return ReplayTarget(self.text, facts["vocab_size"], eos_ids, facts["max_positions"], facts["layers"])
+        target = ReplayTarget(self.text, facts["vocab_size"], eos_ids, facts["max_positions"], facts["layers"])
+        # The node budget is that of the device that was recorded, so that trees are cut as they would be there.
+        target.device = torch.device(facts["device"])
+        return target
 
 
 def recording_folder(settings: Settings) -> Path:

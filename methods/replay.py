@@ -10,7 +10,6 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from connectors.connector import Connector
-from connectors.settings import DEFAULT_MAX_NODES
 from methods.loaded import draft_fingerprint
 from methods.offline.plan import Origin, plan_store
 from methods.offline.stores import Stores
@@ -34,12 +33,18 @@ class RecordedModel:
     Attributes:
         tokenizer: the model's own.
         recording: the recording.
-        embeddings: none; a drafter that shares the target's is refused by the settings.
+        embeddings, output_embeddings: none; a drafter that shares the target's is refused by the settings.
     """
 
     tokenizer: PreTrainedTokenizerBase
     recording: Recording
     embeddings: ClassVar[None] = None
+    output_embeddings: ClassVar[None] = None
+
+    @property
+    def num_layers(self) -> int:
+        """Number of decoder layers."""
+        return int(self.recording.facts["num_layers"])
 
     @property
     def fingerprint(self) -> str:
@@ -114,8 +119,6 @@ def assemble_replay(settings: Settings) -> Replay:
     connector = connect(settings, model, target, store)
     # Refused now and not at the first prompt: a layer that was not recorded.
     target.capture(connector.drafter.layers)
-    # The node budget of the device that was recorded, so that trees are cut as they would be there.
-    connector.max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[torch.device(facts["device"]).type]
     baseline = Connector(target, EmptyDrafter(), ExactVerifier(), connector.decode, connector.max_nodes)
     notes = {} if plan is None or store is None else {"datastore": store_notes(plan, store)}
     return Replay(settings, model, target, connector, baseline, store, connector.verifier.guarantee, notes)

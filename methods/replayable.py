@@ -49,7 +49,7 @@ def _drafter_problems(settings: Settings) -> Iterator[str]:
                 f"mode=replay cannot serve drafter '{name}': it looks at {NOT_RECORDED[missing]}, which was not "
                 "recorded; set mode=measure"
             )
-        if DRAFTERS.asks_for(name, "embeddings"):
+        if DRAFTERS.asks_for(name, "embeddings") or DRAFTERS.asks_for(name, "output_embeddings"):
             yield (
                 f"mode=replay cannot serve drafter '{name}': it shares the target's embeddings, and the target is not "
                 "loaded; set mode=measure"

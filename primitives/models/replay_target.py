@@ -28,7 +28,7 @@ class ReplayTarget(Target):
         layers: inner layers whose states were recorded.
     """
 
-    device: Final = torch.device("cpu")
+    device = torch.device("cpu")
 
     def __init__(
         self,

@@ -77,7 +77,7 @@ def test_every_drafter_drafts_in_a_replay_as_with_the_model_or_is_refused(place:
         pytest.skip(refused[0])
     if problems(replay):
         assert any("mode=replay cannot serve drafter" in problem for problem in problems(replay))
-        assert drafter in {"token_recycling", "lookahead", "pruned"} or DRAFTERS.asks_for(drafter, "embeddings")
+        assert drafter in {"token_recycling", "lookahead", "pruned"} or "embeddings" in str(problems(replay))
         return
     _same(live, replay)
 
