@@ -6,18 +6,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console
 
 from benchmarks.runner import Outcome
 from benchmarks.table import Unfinished, results_table
 from benchmarks.together import Together
+from methods.schema import Settings
+from scripts.estimate import estimate
+from scripts.preflight import preflight
 from scripts.supervised import SupervisedLaunch
 
 
 def main() -> int:
     """Run the jobs of the command line and show all of them in one table, those that failed too."""
-    launch: SupervisedLaunch[Outcome] = SupervisedLaunch(Together())
+    launch: SupervisedLaunch[Outcome] = SupervisedLaunch(Together(), _preflight)
     code = launch()
     if launch.ends and (launch.results or len(launch.jobs) > 1):
         rows = [(outcome.manifest, outcome.summary) for outcome in launch.results]
@@ -29,6 +33,14 @@ def main() -> int:
         ]
         Console().print(results_table(rows, failures))
     return max([code, *(outcome.exit_code for outcome in launch.results)])
+
+
+def _preflight(jobs: Sequence[Settings], words: Sequence[str]) -> list[str]:
+    """Return what is wrong with the jobs; say how long a sweep may take if nothing is."""
+    found = list(preflight(jobs, words))
+    if not found and len(jobs) > 1:
+        Console(stderr=True).print(estimate(jobs), markup=False, highlight=False, soft_wrap=True)
+    return found
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from primitives.models.device import dtype_name
 
 if TYPE_CHECKING:
     from methods.pipeline import Pipeline
+    from methods.replay import Replay
 
 FORMAT = 1
 
@@ -40,10 +41,13 @@ _SHARING = frozenset({"shards", "shard"})
 _ROOT = Path(__file__).parent.parent
 
 
-def build_manifest(pipeline: Pipeline, corpus: Corpus) -> dict[str, Any]:
+def build_manifest(pipeline: Pipeline | Replay, corpus: Corpus) -> dict[str, Any]:
     """Return the content of manifest.json."""
-    settings, model = pipeline.settings, pipeline.model.model
-    config = resolved(asdict(settings), str(model.device), dtype_name(model.dtype))
+    settings = pipeline.settings
+    config = resolved(asdict(settings), str(pipeline.device), dtype_name(pipeline.dtype))
+    if not pipeline.replayed:
+        # What was measured before there were replays stays the same run.
+        del config["mode"]
     config["connector"]["max_nodes"] = pipeline.connector.max_nodes
     if pipeline.store is None:
         # A store that is not used cannot change a figure, so it must not make another run of the same thing.
@@ -77,7 +81,8 @@ def build_manifest(pipeline: Pipeline, corpus: Corpus) -> dict[str, Any]:
         "seeds": {"decode": settings.decode.seed},
         "versions": _versions(),
         "git_commit": _git_commit(),
-        "host": _host(model.device),
+        "mode": settings.mode,
+        "host": _host(torch.device("cpu") if pipeline.replayed else pipeline.device),
         "store_mb": _store_mb(pipeline),
         **pipeline.notes,
     }
@@ -126,5 +131,5 @@ def _cpu_name() -> str:
     return names[0] if names else platform.processor()
 
 
-def _store_mb(pipeline: Pipeline) -> float | None:
+def _store_mb(pipeline: Pipeline | Replay) -> float | None:
     return None if pipeline.store is None else pipeline.store.nbytes / 2**20

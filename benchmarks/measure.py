@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from primitives.contract import DraftTree, TargetView
 if TYPE_CHECKING:
     from connectors.connector import Connector
     from methods.pipeline import Pipeline
+    from methods.replay import Replay
 
 Sample = dict[str, Any]
 
@@ -47,7 +48,7 @@ class Answer:
     generation: Generation
 
 
-def answer(pipeline: Pipeline, side: Connector, example: Example, said: Sequence[str] = ()) -> Answer:
+def answer(pipeline: Pipeline | Replay, side: Connector, example: Example, said: Sequence[str] = ()) -> Answer:
     """Let one side, the pipeline's connector or its baseline, answer a prompt, or the turn behind what was `said`."""
     started = perf_counter()
     ids = turn_ids(pipeline, example, said)
@@ -55,7 +56,7 @@ def answer(pipeline: Pipeline, side: Connector, example: Example, said: Sequence
     return Answer(ids, tokenise_ms, side.generate(ids, pipeline.settings.decode))
 
 
-def sample_of(pipeline: Pipeline, example: Example, own: Sequence[Answer], plain: Sequence[Answer]) -> Sample:
+def sample_of(pipeline: Pipeline | Replay, example: Example, own: Sequence[Answer], plain: Sequence[Answer]) -> Sample:
     """Return the line of samples.jsonl for a prompt.
 
     Args:
@@ -66,7 +67,7 @@ def sample_of(pipeline: Pipeline, example: Example, own: Sequence[Answer], plain
     """
     method, baseline = (joined([turn.generation for turn in turns]) for turns in (own, plain))
     metric = metric_named(pipeline.settings.dataset.metric)
-    promised = pipeline.guarantee == "exact" and pipeline.settings.decode.temperature == 0
+    promised = pipeline.guarantee == "exact" and pipeline.settings.decode.temperature == 0 and not pipeline.replayed
     shown, shown_of_baseline = recorded(
         pipeline.model.tokenizer,
         pipeline.connector.decode,
@@ -84,7 +85,7 @@ def sample_of(pipeline: Pipeline, example: Example, own: Sequence[Answer], plain
         **_output(method),
         **_per_pass(method),
         **metric.judge(method.text, example),
-        "lossless": asdict(verdict_on_turns(pipeline, own, plain)) if promised else None,
+        "lossless": asdict(verdict_on_turns(cast("Pipeline", pipeline), own, plain)) if promised else None,
         "peak_rss_mb": peak_rss_mb(),
         **shown,
         "baseline": {
@@ -94,6 +95,14 @@ def sample_of(pipeline: Pipeline, example: Example, own: Sequence[Answer], plain
             **shown_of_baseline,
         },
     }
+
+
+def without_times(sample: Sample) -> Sample:
+    """Return a sample without its times, which in a replay are those of nothing."""
+    laps = {field.name: [None] * sample["passes"] for field in fields(PassRecord) if field.name.endswith("_ms")}
+    plain = sample["baseline"]
+    baseline = {**plain, **{name: None for name in _TIMES if name in plain}}
+    return {**sample, **dict.fromkeys(_TIMES), **laps, "baseline": baseline}
 
 
 def failure(example: Example, error: Exception) -> Sample:

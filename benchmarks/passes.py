@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.statistics import Floats
+from benchmarks.statistics import Floats, finite
 from connectors.trace import PassRecord
 from primitives.contract import Pathway
 
@@ -112,12 +112,12 @@ class Passes:
 
 
 def _ratio(above: Floats, below: Floats) -> float | None:
-    return float(above.sum() / below.sum()) if below.sum() else None
+    return finite(above.sum() / below.sum()) if below.sum() else None
 
 
 def _mean(values: Floats) -> float | None:
-    return float(values.mean()) if len(values) else None
+    return finite(values.mean()) if len(values) else None
 
 
 def _median(values: Floats) -> float | None:
-    return float(np.median(values)) if len(values) else None
+    return finite(np.median(values)) if len(values) else None

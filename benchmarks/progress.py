@@ -76,16 +76,19 @@ class RunProgress:
         self._done += 1
         if sample["status"] == "ok":
             base = sample["baseline"]
-            self._time += sample["decode_ms"]
+            self._time += sample["decode_ms"] or 0.0
             self._tokens += len(sample["output_ids"])
-            self._base_time += base["decode_ms"]
+            self._base_time += base["decode_ms"] or 0.0
             self._base_tokens += len(base["output_ids"])
             self._passes += sample["passes"]
             self._committed += sum(sample["committed"])
         self._bar.update(self._task, completed=self._done, figures=self._figures().lstrip(", "))
 
     def _figures(self) -> str:
-        if not (self._time and self._base_tokens and self._passes):
+        if not (self._base_tokens and self._passes):
             return ""
+        tau = f", tau {self._committed / self._passes:.2f}"
+        if not self._time:
+            return tau
         speedup = (self._base_time / self._base_tokens) / (self._time / self._tokens)
-        return f", speedup {speedup:.2f}, tau {self._committed / self._passes:.2f}"
+        return f", speedup {speedup:.2f}{tau}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from benchmarks.logs import LogFile
-from benchmarks.measure import Answer, Sample, answer, failure, sample_of
+from benchmarks.measure import Answer, Sample, answer, failure, sample_of, without_times
 from benchmarks.progress import RunProgress
 from benchmarks.results import RunFolder
 from benchmarks.summary import summarise
@@ -22,6 +22,7 @@ from corpora.example import Example
 if TYPE_CHECKING:
     from connectors.connector import Connector
     from methods.pipeline import Pipeline
+    from methods.replay import Replay
 
 # To each turn of a prompt, or why there is none to one of them.
 Answers = list[Answer] | Exception
@@ -71,7 +72,7 @@ class Run:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: Pipeline | Replay,
         corpus: Corpus,
         folder: RunFolder,
         manifest: dict[str, Any],
@@ -176,6 +177,7 @@ class Run:
         assert not isinstance(plain, Exception)
         try:
             sample = sample_of(self.pipeline, example, own, plain)
+            sample = without_times(sample) if self.pipeline.replayed else sample
         except Exception as error:  # as above: one prompt must not take the others with it
             _LOG.exception("prompt %s failed", example.id)
             return failure(example, error)

@@ -22,6 +22,7 @@ from methods.places import cache_folder
 
 if TYPE_CHECKING:
     from methods.pipeline import Pipeline
+    from methods.replay import Replay
 
 __all__ = ["Outcome", "Stopped", "run_benchmark", "run_together"]
 
@@ -35,7 +36,7 @@ class Stopped(Exception):
     """A run that was not finished because another one failed."""
 
 
-def run_benchmark(pipeline: Pipeline, corpus: Corpus, console: Console | None = None) -> Outcome:
+def run_benchmark(pipeline: Pipeline | Replay, corpus: Corpus, console: Console | None = None) -> Outcome:
     """Measure a pipeline on every prompt of a corpus and write the result files: see :func:`run_together`.
 
     Raises:
@@ -50,7 +51,7 @@ def run_benchmark(pipeline: Pipeline, corpus: Corpus, console: Console | None = 
 
 
 def run_together(
-    pipelines: Sequence[Pipeline],
+    pipelines: Sequence[Pipeline | Replay],
     corpus: Corpus,
     console: Console | None = None,
     *,
@@ -103,7 +104,7 @@ class _Group:
         self._console = console
         self._turn = turn
 
-    def begin(self, number: int, pipeline: Pipeline, stack: ExitStack, alone: bool) -> Path | Exception:
+    def begin(self, number: int, pipeline: Pipeline | Replay, stack: ExitStack, alone: bool) -> Path | Exception:
         """Return the folder of a run that is begun now, was finished before or is in the group, or what is wrong."""
         self._turn(number)
         try:
@@ -132,8 +133,9 @@ class _Group:
             return
         pipeline = next(iter(self._runs.values())).pipeline
         with ExitStack() as stack:
-            cache = cache_folder(pipeline.settings)
-            stack.enter_context(device_to_itself(pipeline.device, cache, self._console))
+            if not pipeline.replayed:
+                cache = cache_folder(pipeline.settings)
+                stack.enter_context(device_to_itself(pipeline.device, cache, self._console))
             for path, run in self._runs.items():
                 stack.enter_context(run.progress)
                 self._try(path, run, self._prepare)
@@ -170,7 +172,8 @@ class _Group:
 
     def _prepare(self, run: Run) -> None:
         left = [example for example in self._corpus.examples if example.id in run.todo]
-        run.warm_up([left[turn % len(left)] for turn in range(_WARM_UPS)] if left else [])
+        if left and not run.pipeline.replayed:
+            run.warm_up([left[turn % len(left)] for turn in range(_WARM_UPS)])
         run.catch_up()
 
     def _prompt(self, index: int, example: Example) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ def estimate(columns: Floats, figure: Callable[[Floats], Floats]) -> Estimate:
     if n == 0:
         return Estimate(None)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = _finite(figure(columns.sum(axis=0)))
+        value = finite(figure(columns.sum(axis=0)))
         if value is None or n == 1:
             return Estimate(value)
         draws = figure(_resampled_totals(columns))
@@ -80,7 +81,8 @@ def mean(values: Floats) -> Estimate:
     return ratio_of_totals(values, np.ones_like(values))
 
 
-def _finite(value: Floats) -> float | None:
+def finite(value: Any) -> float | None:
+    """Return a number that is one; None for nan, which is what becomes of a figure without times."""
     number = float(value)
     return number if np.isfinite(number) else None
 

@@ -16,7 +16,7 @@ from benchmarks.lossless import VERDICTS
 from benchmarks.passes import Passes
 from benchmarks.scoring import metric_named
 from benchmarks.speed import baselines, column, speed, tokens_of
-from benchmarks.statistics import Floats, common_prefix, distinct_n, mean, ratio_of_totals
+from benchmarks.statistics import Floats, common_prefix, distinct_n, finite, mean, ratio_of_totals
 
 Sample = Mapping[str, Any]
 
@@ -164,7 +164,7 @@ def _total(values: Floats) -> int:
 
 
 def _ratio(above: Floats, below: Floats) -> float | None:
-    return float(above.sum() / below.sum()) if below.sum() else None
+    return finite(above.sum() / below.sum()) if below.sum() else None
 
 
 def _share(flags: Any) -> float | None:
@@ -173,4 +173,4 @@ def _share(flags: Any) -> float | None:
 
 def _mean(values: Sequence[float | None] | Floats) -> float | None:
     known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+    return finite(np.mean(known)) if known else None

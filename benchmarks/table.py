@@ -92,6 +92,7 @@ def _prompts(counts: Content) -> str:
 
 def _method_cell(manifest: Content) -> str:
     lines = [manifest["method"], manifest["drafter"], f"+ {manifest['verifier']}", manifest["guarantee"]]
+    lines += ["replay"] if manifest.get("mode") == "replay" else []
     return "\n".join([*lines, "OVERLAP"] if overlaps(manifest) else lines)
 
 

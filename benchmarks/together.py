@@ -70,14 +70,15 @@ class Together:
         group = self._group(settings)
         corpus = load_corpus(settings.dataset, "test")
         # transformers takes seconds to import, and bad rows should be answered before that.
-        from methods.pipeline import assemble
+        from methods.pipeline import Pipeline, assemble
+        from methods.replay import Replay, assemble_replay
 
-        pipelines = {}
+        pipelines: dict[str, Pipeline | Replay] = {}
         # A model is kept as long as the next job needs it, so those that need a second one come together.
         for key, (number, member) in sorted(group.items(), key=lambda item: item[1][1].draft_model is not None):
             self._turn(number)
             try:
-                pipelines[key] = assemble(member)
+                pipelines[key] = assemble_replay(member) if member.mode == "replay" else assemble(member)
             except Exception as error:
                 self._done[key] = error
                 if member.stop_at_first_failure:

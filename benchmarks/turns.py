@@ -16,9 +16,10 @@ from corpora.templates import render
 
 if TYPE_CHECKING:
     from methods.pipeline import Pipeline
+    from methods.replay import Replay
 
 
-def turn_ids(pipeline: Pipeline, example: Example, said: Sequence[str] = ()) -> list[int]:
+def turn_ids(pipeline: Pipeline | Replay, example: Example, said: Sequence[str] = ()) -> list[int]:
     """Return the ids of a turn: template, chat format and begin token included.
 
     Args:

@@ -72,6 +72,13 @@ def check(argv: Sequence[str]) -> list[Settings]:
     return _settings(_over(swept, overrides))
 
 
+def launcher(argv: Sequence[str]) -> str:
+    """Return the name of the Hydra launcher that a command line chooses."""
+    words = get_args_parser().parse_args(list(argv)).overrides
+    named = [_parse(word) for word in words if word.startswith("hydra/launcher=")]
+    return str(named[-1].value()) if named else "basic"
+
+
 def compose(words: Sequence[str]) -> Settings:
     """Return the settings of one job from words such as "method=pld" and "decode.max_new_tokens=64".
 

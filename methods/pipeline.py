@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from connectors.connector import Connector
 from connectors.settings import DEFAULT_MAX_NODES
@@ -27,6 +28,7 @@ from primitives.contract import Guarantee
 from primitives.drafting.none import EmptyDrafter
 from primitives.models.causal_lm import CausalLMTarget
 from primitives.models.loading import LoadedModel, render_prompt
+from primitives.models.replay_target import ReplayTarget
 from primitives.registry import DRAFTERS, VERIFIERS
 from primitives.verification.exact import ExactVerifier
 
@@ -78,6 +80,13 @@ class Pipeline:
         if stop is not None:
             decode = replace(decode, stop=list(stop))
         return self.connector.generate(self.encode(text), decode)
+
+    replayed: ClassVar[bool] = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The target's number format."""
+        return self.model.model.dtype
 
     @property
     def device(self) -> torch.device:
@@ -138,13 +147,37 @@ def assemble(settings: Settings) -> Pipeline:
     seconds = {"model": loaded - opened, "store": perf_counter() - loaded + opened - clock}
     notes: dict[str, Any] = {"load_seconds": seconds}
     if plan is not None and store is not None:
-        notes["datastore"] = _store_notes(plan, store)
+        notes["datastore"] = store_notes(plan, store)
     connector = connect(settings, model, target, store)
     baseline = Connector(target, EmptyDrafter(), ExactVerifier(), connector.decode, connector.max_nodes)
     return Pipeline(settings, model, target, connector, baseline, store, connector.verifier.guarantee, notes)
 
 
-def connect(settings: Settings, model: LoadedModel, target: CausalLMTarget, store: Stores | None) -> Connector:
+class Known(Protocol):
+    """What joining the parts must know of a model: loaded, or recorded."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the weights."""
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The model's own."""
+
+    @property
+    def embeddings(self) -> torch.Tensor | None:
+        """[V, h], the input embedding matrix, if it is there."""
+
+    @property
+    def output_embeddings(self) -> torch.Tensor | None:
+        """[V, h], the output embedding matrix, if it is there."""
+
+    @property
+    def num_layers(self) -> int:
+        """Number of decoder layers."""
+
+
+def connect(settings: Settings, model: Known, target: CausalLMTarget | ReplayTarget, store: Stores | None) -> Connector:
     """Join the drafter and the verifier of these settings over a target that is there already."""
     calibration = load_calibration(settings, model.fingerprint)
     trained = load_probes(settings, model.fingerprint)
@@ -180,7 +213,7 @@ def connect(settings: Settings, model: LoadedModel, target: CausalLMTarget, stor
     return Connector(target, drafter, verifier, decode, max_nodes, settings.connector.layout)
 
 
-def _store_notes(plan: Plan, store: Stores) -> dict[str, Any]:
+def store_notes(plan: Plan, store: Stores) -> dict[str, Any]:
     """Return what the manifest of a run tells of its store; `overlap`: documents in it that repeat the test split."""
     facts = store.facts
     repeated = len(facts["overlaps"])

@@ -146,6 +146,7 @@ class Settings:
         draft_model: weights of a drafter that has some: hub id, folder, .gguf file, or a name of the model group.
         device: "auto", "cpu", "cuda" or "cuda:N".
         dtype: "auto", "float32", "bfloat16" or "float16".
+        mode: "measure" decodes with the model; "replay" drafts against a recording of it (`scripts.record`).
         results_dir: where result folders and logs go.
         cache_dir: where models and stores are kept; None is the user's cache folder.
         resume: keep what an earlier run of the same settings has finished.
@@ -167,6 +168,7 @@ class Settings:
     draft_model: str | None = None
     device: str = "auto"
     dtype: str = "auto"
+    mode: str = "measure"
     results_dir: str = "results"
     cache_dir: str | None = None
     resume: bool = True

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from corpora.checks import check_dataset, path_problem
 from methods.drafts import draft_problems
 from methods.overrides import OverrideError, compose
+from methods.replayable import replay_problems
 from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, ProbeSettings, Settings
 from methods.train_set import train_problem
 from methods.training.settings import training_problems
@@ -66,6 +67,7 @@ def problems(settings: Settings) -> list[str]:
         *_primitive_problems(VERIFIERS, settings.verifier),
         *_fit_problems(settings),
         *_probe_problems(settings.probe),
+        *replay_problems(settings),
         *training_problems(settings.training),
     ]
 

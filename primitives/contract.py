@@ -163,11 +163,14 @@ class Drafter(ABC):
 
     Attributes:
         name: its name in the registry.
+        reads: what it looks at beside text, states and best logits along the committed text: "rejected" (what the
+            target says of nodes that were not committed), "distribution" (all logits).
         provides: what its trees hold to: "q" (they carry the distributions drawn from), "chain" (they never branch),
             "draft_hidden" (they carry the draft model's hidden states).
     """
 
     name: ClassVar[str] = ""
+    reads: ClassVar[frozenset[str]] = frozenset()
     provides: ClassVar[frozenset[str]] = frozenset()
 
     @property

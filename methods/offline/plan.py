@@ -98,8 +98,29 @@ class Plan:
         return stores
 
 
-def plan_store(settings: Settings) -> Plan | None:
+@dataclass(frozen=True)
+class Origin:
+    """The target that a store belongs to: fingerprints of model and tokenizer, and the number format."""
+
+    model: str
+    tokenizer: str
+    dtype: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> Origin:
+        """Return that of the model that the settings name, fetched if need be."""
+        folder, _ = model_folder(settings.model, cache_folder(settings))
+        tokenizer = tokenizer_fingerprint(AutoTokenizer.from_pretrained(folder, local_files_only=True))
+        dtype = resolve_dtype(settings.dtype, resolve_device(settings.device))
+        return cls(model_fingerprint(folder), tokenizer, dtype_name(dtype))
+
+
+def plan_store(settings: Settings, origin: Origin | None = None) -> Plan | None:
     """Return the plan of the store that the drafter searches, None if it searches none.
+
+    Args:
+        settings: of the run.
+        origin: the target, where it is known without its files.
 
     Raises:
         ValueError: the model's files or the data set's rows cannot be had.
@@ -110,7 +131,7 @@ def plan_store(settings: Settings) -> Plan | None:
     train = _train(settings, asking)
     evaluation = whole_split(settings.dataset, "test")
     kind: StoreKind = "vectors" if DRAFTERS.asks_for(settings.drafter, "vector_store") else "tokens"
-    identity = _identity(settings, asking, train, evaluation, kind)
+    identity = _identity(settings, origin or Origin.of(settings), asking, train, evaluation, kind)
     if settings.datastore.path is not None:
         folder = Path(settings.datastore.path).expanduser()
     else:
@@ -133,17 +154,15 @@ def _train(settings: Settings, asking: DatasetSettings) -> Corpus:
 
 
 def _identity(
-    settings: Settings, asking: DatasetSettings, train: Corpus, evaluation: Corpus, kind: StoreKind
+    settings: Settings, origin: Origin, asking: DatasetSettings, train: Corpus, evaluation: Corpus, kind: StoreKind
 ) -> dict[str, Any]:
     """Return what a store is made of; that of a token store is a part of the vector store's with the same documents."""
     store = settings.datastore
-    folder, _ = model_folder(settings.model, cache_folder(settings))
-    dtype = resolve_dtype(settings.dtype, resolve_device(settings.device))
     documents = {
         "recipe": RECIPE,
-        "model": model_fingerprint(folder),
-        "tokenizer": tokenizer_fingerprint(AutoTokenizer.from_pretrained(folder, local_files_only=True)),
-        "dtype": dtype_name(dtype),
+        "model": origin.model,
+        "tokenizer": origin.tokenizer,
+        "dtype": origin.dtype,
         "template": [asking.template, TEMPLATES_VERSION],
         "chat": [settings.model.chat_template, settings.model.template_kwargs],
         "corpus": train.fingerprint,

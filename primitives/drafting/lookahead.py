@@ -38,6 +38,8 @@ class LookaheadDrafter(Drafter):
         ValueError: a level below 2, or a window or guess below 1.
     """
 
+    reads = frozenset({"rejected"})
+
     def __init__(
         self, level: int = 5, window: int = 7, guess: int = 7, seed: int = 0, eos_ids: frozenset[int] = frozenset()
     ) -> None:

@@ -35,6 +35,8 @@ class PrunedDrafter(Drafter):
         ValueError: a setting out of its range.
     """
 
+    reads = frozenset({"distribution"})
+
     def __init__(
         self,
         drafter: Drafter,

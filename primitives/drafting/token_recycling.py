@@ -62,6 +62,8 @@ class TokenRecyclingDrafter(Drafter):
         eos_ids: nothing is proposed after one of these.
     """
 
+    reads = frozenset({"rejected"})
+
     def __init__(self, vocab_size: int, carry_over: bool = True, eos_ids: frozenset[int] = frozenset()) -> None:
         self.vocab_size = vocab_size
         self.carry_over = carry_over

@@ -75,6 +75,16 @@ def check_model(settings: ModelSettings, cache_dir: Path) -> None:
         ask_hub(settings.hub_id, _wanted(settings))
 
 
+def is_here(settings: ModelSettings, cache_dir: Path) -> bool:
+    """Return whether a model that can be had needs neither fetching nor converting."""
+    if settings.path:
+        path = _local(settings.path, settings.path_key)
+        return path.is_dir() or gguf_cache(path, cache_dir).is_dir()
+    if settings.embedded:
+        return embedded.embedded_cache(cache_dir).is_dir()
+    return settings.hub_id is not None and cached_folder(settings.hub_id, _wanted(settings)) is not None
+
+
 def model_folder(settings: ModelSettings, cache_dir: Path) -> tuple[Path, str]:
     """Return the folder that holds a model's files, fetched or converted if need be, and its source in words.
 

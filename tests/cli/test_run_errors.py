@@ -45,7 +45,7 @@ def test_a_folder_whose_rows_lack_the_columns_ends_the_run_with_a_sentence(tmp_p
     rows.mkdir()
     (rows / "test.jsonl").write_text('{"ask": "1 + 1?"}\n')
     done = run(tmp_path / "results", "method=pld", f"dataset.path={rows}", "dataset.num_samples=1")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "has no column 'question'" in done.stderr
     assert "Traceback" not in done.stderr
 

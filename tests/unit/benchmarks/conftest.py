@@ -67,6 +67,7 @@ class FakeSettings:
     dataset: DatasetSettings = field(default_factory=lambda: DatasetSettings(template="chat"))
     connector: ConnectorSettings = field(default_factory=ConnectorSettings)
     decode: DecodeSettings = field(default_factory=lambda: DecodeSettings(max_new_tokens=6))
+    mode: str = "measure"
     device: str = "auto"
     dtype: str = "auto"
 
@@ -134,6 +135,8 @@ class FakePipeline:
     guarantee = "exact"
     store = None
     device = torch.device("cpu")
+    dtype = torch.bfloat16
+    replayed = False
 
     def __init__(self, results_dir: Path) -> None:
         self.notes = {"load_seconds": {"model": 0.5, "store": 0.0}}

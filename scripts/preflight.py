@@ -1,0 +1,119 @@
+"""What is wrong with the jobs of a sweep: all of it at once, and before the first one starts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Final
+
+from corpora.loading import load_corpus
+from methods.overrides import launcher
+from methods.places import cache_folder
+from methods.schema import Settings
+from methods.settings import needs_store, problems
+
+# One job after the other in one process, or each on a machine of its own; all others may run two at a time on a device.
+TIMING_LAUNCHERS: Final = ("basic", "submitit_slurm")
+# A sample of 128 tokens with its passes and trees takes less.
+SAMPLE_MB: Final = 0.05
+
+
+def preflight(jobs: Sequence[Settings], words: Sequence[str]) -> Iterator[str]:
+    """Yield one sentence for each problem of the jobs beside those that their own settings have.
+
+    Rows, models and stores are each looked at once, however many jobs share them.
+
+    Args:
+        jobs: settings of all jobs.
+        words: the command line without the program's name.
+    """
+    sound = [job for job in jobs if not problems(job)]
+    yield from _launcher_problems(sound, launcher(words))
+    yield from _each(sound, lambda job: str(Path(job.results_dir).expanduser()), _results_problems)
+    yield from _each(sound, lambda job: str(cache_folder(job)), _cache_problems)
+    yield from _each(sound, lambda job: repr(job.dataset), lambda job: load_corpus(job.dataset, "test"))
+    yield from _each(sound, _parts, _part_problems)
+    try:
+        yield from _disk_problems(sound)
+    except ValueError:
+        return  # rows that cannot be read: said above
+
+
+def _each(
+    jobs: Sequence[Settings], key: Callable[[Settings], str], check: Callable[[Settings], object]
+) -> Iterator[str]:
+    for job in {key(job): job for job in jobs}.values():
+        try:
+            check(job)
+        except (ValueError, OSError) as error:
+            yield str(error)
+
+
+def _launcher_problems(jobs: Sequence[Settings], name: str) -> Iterator[str]:
+    if name not in TIMING_LAUNCHERS and any(job.mode == "measure" for job in jobs):
+        yield (
+            f"hydra/launcher={name} runs jobs side by side, and two timing jobs on one device would measure each "
+            "other: use it with mode=replay, or leave the launcher out"
+        )
+
+
+def _results_problems(job: Settings) -> None:
+    _writable(Path(job.results_dir).expanduser(), "results_dir")
+
+
+def _cache_problems(job: Settings) -> None:
+    _writable(cache_folder(job), "cache_dir")
+
+
+def _writable(folder: Path, key: str) -> None:
+    """Raise ValueError if no file can be made in a folder, or where it would be made itself; nothing is left there."""
+    there = _there(folder)
+    try:
+        with TemporaryFile(dir=there) as file:
+            file.write(b"0")
+    except OSError as error:
+        raise ValueError(
+            f"{key} is '{folder}', where nothing can be written ({error.strerror}): choose another"
+        ) from error
+
+
+def _there(folder: Path) -> Path:
+    return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
+
+
+def _parts(job: Settings) -> str:
+    store = job.datastore if needs_store(job.drafter) else None
+    return repr((job.mode, job.model, job.dataset, store, job.drafter["name"], job.verifier, job.device, job.dtype))
+
+
+def _part_problems(job: Settings) -> None:
+    """Raise ValueError for a store, constants or a recording that cannot be used; what is to be built is no problem."""
+    # transformers takes seconds to import, and what is wrong without it is known by now.
+    from methods.calibration.files import check_calibration
+    from methods.loaded import check_models
+    from methods.offline.plan import plan_store
+    from methods.recordings import open_recording
+    from primitives.models.loading import is_here
+
+    if job.mode == "replay":
+        open_recording(job)
+    elif not check_models(job) and is_here(job.model, cache_folder(job)):
+        plan = plan_store(job)
+        if plan is not None:
+            plan.opened()
+        check_calibration(job)
+
+
+def _disk_problems(jobs: Sequence[Settings]) -> Iterator[str]:
+    needed: dict[Path, float] = {}
+    for job in jobs:
+        place = _there(Path(job.results_dir).expanduser())
+        # Without a number it is all rows, which were read just before.
+        prompts = job.dataset.num_samples or len(load_corpus(job.dataset, "test"))
+        needed[place] = needed.get(place, 0.0) + prompts * SAMPLE_MB
+    for place, megabytes in needed.items():
+        free = shutil.disk_usage(place).free / 2**20
+        if free < megabytes:
+            yield f"results_dir: {place} has {free:,.0f} MB free, and the samples may take {megabytes:,.0f} MB"

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from methods.overrides import launcher
+from methods.schema import Settings
+from methods.settings import compose
+from scripts.estimate import estimate
+from scripts.preflight import preflight
+
+Job = Callable[..., Settings]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    def make(*words: str) -> Settings:
+        own = [f"cache_dir={tmp_path / 'cache'}", f"results_dir={tmp_path / 'results'}", "device=cpu", "dtype=float32"]
+        chosen = {word.partition("=")[0] for word in words}
+        return compose([*(word for word in own if word.partition("=")[0] not in chosen), *words])
+
+    return make
+
+
+def test_good_jobs_have_no_problem_and_leave_nothing(job: Job, tmp_path: Path) -> None:
+    assert list(preflight([job("method=pld"), job("method=vanilla", "dataset=triviaqa")], [])) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_problem_is_found_at_once(job: Job, tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "test.jsonl").write_text('{"ask": "1 + 1?"}\n')
+    jobs = [
+        job("method=pld", f"dataset.path={rows}", "dataset.num_samples=1"),
+        job("method=vanilla", "dataset.num_samples=100000"),
+        job("method=pld", "mode=replay"),
+        job("method=pld", "results_dir=/proc/nowhere"),
+    ]
+    found = list(preflight(jobs, ["-m", "hydra/launcher=joblib"]))
+    expected = (
+        "hydra/launcher=joblib runs jobs side by side",
+        "results_dir is '/proc/nowhere', where nothing can be written",
+        "has no column 'question'",
+        "dataset.num_samples is 100000",
+        "mode=replay needs a recording",
+    )
+    assert [sum(part in sentence for sentence in found) for part in expected] == [1] * len(expected)
+    assert any("mode=replay, or leave the launcher out" in sentence for sentence in found)
+
+
+def test_replays_may_run_side_by_side(job: Job) -> None:
+    found = list(preflight([job("method=pld", "mode=replay")], ["-m", "hydra/launcher=joblib"]))
+    assert not any("launcher" in sentence for sentence in found)
+    assert launcher(["-m", "method=pld"]) == "basic"
+
+
+def test_a_full_disk_is_seen_before_the_first_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage:
+        free = 2**20
+
+    monkeypatch.setattr("shutil.disk_usage", lambda place: Usage)
+    found = list(preflight([job("method=pld", "dataset.num_samples=16")] * 3, []))
+    assert [sentence.split(" has ")[1] for sentence in found] == ["1 MB free, and the samples may take 2 MB"]
+
+
+def test_the_time_is_told_from_finished_runs(job: Job, tmp_path: Path) -> None:
+    jobs = [job("method=pld", "dataset.num_samples=60"), job("method=vanilla", "dataset.num_samples=60")]
+    assert estimate(jobs) == "2 jobs: how long they take can be told after the first finished run of smollm2-135m"
+    run = tmp_path / "results" / "runs" / "gsm8k" / "smollm2-135m" / "pld-0"
+    run.mkdir(parents=True)
+    (run / "manifest.json").write_text(json.dumps({"device": "cpu", "dtype": "float32", "method": "pld"}))
+    (run / "summary.json").write_text(json.dumps({"ms_per_token": {"method": 20.0, "baseline": 40.0}}))
+    assert estimate(jobs) == "2 jobs: at most about 13 min by finished runs, without building stores"
