@@ -211,15 +211,15 @@ def _probe_problems(probe: ProbeSettings) -> Iterator[str]:
 
 
 def _budget_problems(settings: Settings) -> Iterator[str]:
-    max_nodes = settings.connector.max_nodes
-    try:
-        whole = DRAFTERS.bare(settings.drafter).whole
-    except ValueError:  # its own settings are wrong, which is said elsewhere
-        return
-    if max_nodes is not None and 1 <= max_nodes < whole:
+    """Yield one sentence if the node budget would cut drafts that are worth little then."""
+    max_nodes, drafter = settings.connector.max_nodes, settings.drafter
+    if max_nodes is None or max_nodes < 1 or any(_primitive_problems(DRAFTERS, drafter)):
+        return  # nothing to say, or said elsewhere
+    whole = DRAFTERS.bare(drafter).whole
+    if max_nodes < whole:
         yield (
-            f"connector.max_nodes is {max_nodes}, but a draft of drafter '{settings.drafter['name']}' has up to "
-            f"{whole} nodes and is worth little if it is cut: raise it, leave it null, or lower drafter.max_tokens"
+            f"connector.max_nodes is {max_nodes}, but a draft of drafter '{drafter['name']}' has up to {whole} nodes "
+            "and is worth little if it is cut: raise it, leave it null, or lower drafter.max_tokens"
         )
 
 
