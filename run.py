@@ -21,7 +21,7 @@ from scripts.supervised import SupervisedLaunch
 
 def main() -> int:
     """Run the jobs of the command line and show all of them in one table, those that failed too."""
-    launch: SupervisedLaunch[Outcome] = SupervisedLaunch(Together(), _preflight)
+    launch: SupervisedLaunch[Outcome] = SupervisedLaunch(Together(), preflight, _announce)
     code = launch()
     if launch.ends and (launch.results or len(launch.jobs) > 1):
         rows = [(outcome.manifest, outcome.summary) for outcome in launch.results]
@@ -35,12 +35,8 @@ def main() -> int:
     return max([code, *(outcome.exit_code for outcome in launch.results)])
 
 
-def _preflight(jobs: Sequence[Settings], words: Sequence[str]) -> list[str]:
-    """Return what is wrong with the jobs; say how long a sweep may take if nothing is."""
-    found = list(preflight(jobs, words))
-    if not found and len(jobs) > 1:
-        Console(stderr=True).print(estimate(jobs), markup=False, highlight=False, soft_wrap=True)
-    return found
+def _announce(jobs: Sequence[Settings]) -> None:
+    Console(stderr=True).print(estimate(jobs), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

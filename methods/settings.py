@@ -8,6 +8,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import torch
+
 from corpora.checks import check_dataset, path_problem
 from methods.drafts import draft_problems
 from methods.overrides import OverrideError, compose
@@ -124,8 +126,13 @@ def _place_problems(settings: Settings) -> Iterator[str]:
         check_dataset(settings.dataset)
     except ValueError as error:
         yield str(error)
+    device = torch.device("cpu")
     try:
-        resolve_dtype(settings.dtype, resolve_device(settings.device))
+        device = resolve_device(settings.device)
+    except ValueError as error:
+        yield str(error)
+    try:
+        resolve_dtype(settings.dtype, device)
     except ValueError as error:
         yield str(error)
     if settings.model.path is not None and not Path(settings.model.path).expanduser().exists():

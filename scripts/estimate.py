@@ -15,7 +15,7 @@ from primitives.models.device import dtype_name, resolve_device, resolve_dtype
 
 
 def estimate(jobs: Sequence[Settings]) -> str:
-    """Return a sentence: the number of jobs, and at most how many minutes they take if runs tell.
+    """Return a sentence: the number of jobs, and how many minutes of decoding they take if runs tell.
 
     A job takes a baseline's share and its own time, every prompt to the full budget; what is finished already is not
     looked for, and no store is counted that has to be built.
@@ -40,7 +40,8 @@ def estimate(jobs: Sequence[Settings]) -> str:
     title = f"{len(jobs)} jobs"
     if unknown:
         return f"{title}: how long they take can be told after the first finished run of {', '.join(sorted(unknown))}"
-    return f"{title}: at most about {max(1, round(seconds / 60))} min by finished runs, without building stores"
+    minutes = max(1, round(seconds / 60))
+    return f"{title}: about {minutes} min of decoding by finished runs; loading, stores and warm-up come on top"
 
 
 def _runs(job: Settings) -> Iterator[tuple[str, dict[str, Any]]]:

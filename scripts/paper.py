@@ -32,6 +32,9 @@ SWITCH: Final = {"true": True, "false": False}
 
 def main() -> int:
     """Do what the command line says; exit code 2 for words that cannot work."""
+    if {"--help", "-h"} & {*sys.argv[1:]}:
+        sys.stdout.write(f"{__doc__}\n")
+        return 0
     words = [word for word in sys.argv[1:] if "=" not in word]
     options = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
     if not words:

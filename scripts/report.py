@@ -17,6 +17,9 @@ from benchmarks.report.page import page
 
 def main(words: Sequence[str]) -> int:
     """Write the report and say where it is; exit code 2 for words that cannot work."""
+    if {"--help", "-h"} & {*words}:
+        sys.stdout.write(f"{__doc__}\n")
+        return 0
     places = [word for word in words if not word.startswith("out=")]
     outs = [word.removeprefix("out=") for word in words if word.startswith("out=")]
     if not places or len(outs) > 1 or "" in outs:

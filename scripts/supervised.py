@@ -40,15 +40,22 @@ class SupervisedLaunch(Launch[T]):
 
     The child does all jobs, so that models stay loaded from one to the next. When it dies, the job that was at work has
     failed, and another child goes on with the others.
+
+    Args:
+        job: what to do with the settings of one job.
+        preflight: yields what is wrong with the jobs as a whole, before the first one starts.
+        announce: told of the jobs of a sweep in which nothing is wrong, before the first one starts.
     """
 
     def __init__(
         self,
         job: Job[T],
         preflight: Callable[[Sequence[Settings], Sequence[str]], Any] | None = None,
+        announce: Callable[[Sequence[Settings]], None] | None = None,
     ) -> None:
         super().__init__(job, preflight=preflight)
         self._jobs_by = job
+        self._announce = announce
 
     def run_all(self) -> None:
         """Run the jobs that have no end yet.
@@ -60,6 +67,8 @@ class SupervisedLaunch(Launch[T]):
             self._jobs_by.expect(self.jobs, frozenset())
             super().run_all()
             return
+        if self._announce is not None:
+            self._announce(self.jobs)
         while len(self.ends) < len(self.jobs):
             if self._child() is None:
                 return

@@ -118,9 +118,9 @@ def limits_of(values: Floats) -> tuple[float, float]:
     return (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
 
 
-def nothing(axes: Axes) -> None:
+def nothing(axes: Axes, why: str = "not measured") -> None:
     """Say that a panel has no data."""
-    axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes, color="grey")
+    axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes, color="grey")
     axes.set_xticks([])
     axes.set_yticks([])
 

@@ -53,16 +53,18 @@ class Point:
 
     @property
     def keeps(self) -> bool:
-        """Whether it loses less than `MOST_LOST` of the quality, by the value alone."""
-        return self.quality.number is not None and self.quality.number > 1 - MOST_LOST
+        """Whether it loses less than `MOST_LOST` of the quality: by its rule, or else by the value alone."""
+        return not self.run.lossy or (self.quality.number is not None and self.quality.number > 1 - MOST_LOST)
 
     @property
     def verdict(self) -> str:
-        """Whether it loses less than `MOST_LOST`: yes (its whole interval does), by value, no, or - (no ratio)."""
+        """Whether it loses less than `MOST_LOST`: yes (by rule or whole interval), by value, no, or - (no ratio)."""
+        if not self.run.lossy:
+            return "yes"
         if self.place is None:
             return "-"
         certain = self.quality.low is not None and self.quality.low > 1 - MOST_LOST
-        return "no" if not self.keeps else "yes" if certain or not self.run.lossy else "by value"
+        return "no" if not self.keeps else "yes" if certain else "by value"
 
 
 def planes(runs: Runs) -> list[tuple[str, str]]:
@@ -153,6 +155,8 @@ def _notes(rows: Sequence[Point]) -> Iterator[str]:
         f"Brackets are 95 % intervals over prompts. {KEEPS}: yes where the whole interval of quality / plain lies "
         f"above {1 - MOST_LOST:.2f}, or where verification is lossless by its rule; by value where only the value does."
     )
+    if any(point.place is None for point in rows):
+        yield "Without a quality ratio, so without a place on the front: where plain decoding scores nothing."
     looping = [f"{method_name(p.run)} ({setting_name(p.run)})" for p in rows if loops(p.run.summary)]
     if looping:
         yield (

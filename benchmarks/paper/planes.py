@@ -36,7 +36,7 @@ def figure_of_planes(runs: Runs) -> Figure:
         if plane:
             _plane(axes, plane, names)
         else:
-            nothing(axes)
+            nothing(axes, "no quality ratio: plain decoding scores nothing here")
     if not pairs:
         nothing(grid[0][0])
     return figure

@@ -74,4 +74,6 @@ def test_the_time_is_told_from_finished_runs(job: Job, tmp_path: Path) -> None:
     run.mkdir(parents=True)
     (run / "manifest.json").write_text(json.dumps({"device": "cpu", "dtype": "float32", "method": "pld"}))
     (run / "summary.json").write_text(json.dumps({"ms_per_token": {"method": 20.0, "baseline": 40.0}}))
-    assert estimate(jobs) == "2 jobs: at most about 13 min by finished runs, without building stores"
+    assert (
+        estimate(jobs) == "2 jobs: about 13 min of decoding by finished runs; loading, stores and warm-up come on top"
+    )
