@@ -75,6 +75,9 @@ def check(argv: Sequence[str]) -> list[Settings]:
 def launcher(argv: Sequence[str]) -> str:
     """Return the name of the Hydra launcher that a command line chooses, by itself or by an experiment."""
     overrides = [_parse(word) for word in given(argv)]
+    named = [str(override.value()) for override in overrides if override.key_or_group == "hydra/launcher"]
+    if named:
+        return named[-1]
     # Hydra, too, leaves what is swept over out of the configuration that its launcher is taken from.
     words = [str(override.input_line) for override in overrides if not override.is_sweep_override()]
     return str(_raw(words, with_hydra=True).hydra.runtime.choices["hydra/launcher"])

@@ -78,17 +78,16 @@ def _space_problems(job: Settings, words: Sequence[str]) -> Iterator[str]:
     if not isinstance(job.tune.space, dict) or not job.tune.space:
         yield f"tune.space is {job.tune.space}; it must name knobs, as in 'tune.space={{verifier.k: [1, 8]}}'"
         return
-    for key, values in job.tune.space.items():
-        wrong = _knob_problem(key, values)
-        if wrong:
-            yield f"tune.space: {key} {wrong}"
-            continue
-        for value in values:
-            try:
-                yield from problems(compose([*words, word(key, value)]))
-            except ValueError as error:
-                yield f"tune.space: {error}"
-                break
+    wrong = {key: _knob_problem(key, values) for key, values in job.tune.space.items()}
+    yield from (f"tune.space: {key} {problem}" for key, problem in wrong.items() if problem)
+    sound = {key: values for key, values in job.tune.space.items() if not wrong[key]}
+    # Each value of each knob once, as few jobs as that takes.
+    for turn in range(max(map(len, sound.values()), default=0)):
+        knobs = [word(key, values[turn % len(values)]) for key, values in sound.items()]
+        try:
+            yield from (f"tune.space: {problem}" for problem in problems(compose([*words, *knobs])))
+        except ValueError as error:
+            yield from (f"tune.space: {problem}" for problem in str(error).splitlines())
 
 
 def _knob_problem(key: str, values: Any) -> str | None:

@@ -74,10 +74,6 @@ def test_a_search_ends_with_a_command_that_repeats_its_best_run(
     assert 1 <= len(runs) <= 3
     (line,) = [line for line in shown.splitlines() if line.startswith("python run.py ")]
     assert Together()(compose(shlex.split(line)[2:])).reused
-    assert command(*LOOSE) == 0
-    again = capsys.readouterr().out
-    assert line in again
-    assert "trial " not in again
     assert command(*LOOSE, "tune.trials=4") == 0
     shown = capsys.readouterr().out
     assert "trial 4 of 4" in shown
@@ -120,19 +116,18 @@ def test_the_fastest_that_keeps_enough_is_found(words: list[str]) -> None:
         speedup = {"value": 2 - theta, "low": 1.0, "high": 2.0}
         return Outcome(real.folder, real.manifest, {**real.summary, "speedup": speedup, "identical_share": theta})
 
-    found = _searched(words, made_up, "tune.trials=25", "tune.min_quality=0.3")
-    assert 0.3 <= found.figures["kept"] < 0.36
+    found = _searched(words, made_up, "tune.trials=20", "tune.min_quality=0.3")
+    assert 0.3 <= found.figures["kept"] < 0.4
     assert found.figures["speedup"]["value"] == pytest.approx(2 - found.figures["kept"])
-    # More than a uniform search would have: the sampler has the constraint and the objective.
-    assert 0 < found.allowed < found.trials == 25
+    assert 0 < found.allowed < found.trials == 20
 
 
 def test_a_search_without_a_trial_that_keeps_enough_says_how_close_it_came(
     command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command(*LOOSE, "tune.min_quality=1.5") == 1
+    assert command(*LOOSE, "tune.trials=2", "tune.min_quality=1.5") == 1
     said = capsys.readouterr().err
-    assert "none of 3 trials keeps identical_share >= 1.5; the closest has " in said
+    assert "none of 2 trials keeps identical_share >= 1.5; the closest has " in said
     assert "lower tune.min_quality" in said
 
 
@@ -155,27 +150,46 @@ def test_distinct_4_is_a_ratio(command: Callable[..., int], capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ((), "tune.space is None; it must name knobs"),
-        (("tune.space=[verifier.k]",), "it must name knobs"),
-        (("tune.space={verifier.window_size: [1, 8]}",), "unknown key 'verifier.window_size'"),
-        (("tune.space={verifier.k: [0, 8]}",), "verifier 'soft_gated': k"),
-        (("tune.space={verifier.k: 3}",), "verifier.k is 3; it must be [low, high], or a list"),
-        (("tune.space={verifier.k: [8, 1]}",), "the first end of a range must be below the second"),
-        (("tune.space={decode.max_new_tokens: [8, 16]}",), "decode.max_new_tokens is no knob of a method"),
-        ((SPACE, "tune.trials=0"), "tune.trials is 0"),
-        ((SPACE, "tune.trial=3"), "unknown key 'tune.trial'"),
-        ((SPACE, "tune.seed=-1"), "tune.seed is -1"),
-        ((SPACE, "tune.min_quality=-1"), "tune.min_quality is -1"),
-        ((SPACE, "tune.constraint=accuracy"), "tune.constraint is 'accuracy'; it must be one of quality,"),
-        ((SPACE, "dataset.metric=null"), "tune.constraint is quality, and dataset 'gsm8k' has no metric"),
-        ((SPACE, "mode=replay"), "mode is replay, and a search needs times"),
-        ((SPACE, "hydra.mode=MULTIRUN", "decode.max_new_tokens=8,16"), "a search has one method, model and data set"),
+        ((), ["tune.space is None; it must name knobs"]),
+        (
+            (
+                "tune.space={verifier.window_size: [1, 8], verifier.k: 3, verifier.w: [8, 1], decode.seed: [1, 2]}",
+                "dataset.metric=null",
+            ),
+            [
+                "unknown key 'verifier.window_size'",
+                "verifier.k is 3; it must be [low, high], or a list",
+                "the first end of a range must be below the second",
+                "decode.seed is no knob of a method",
+                "tune.constraint is quality, and dataset 'gsm8k' has no metric",
+            ],
+        ),
+        (
+            (
+                "tune.space={verifier.k: [0, 8], verifier.border: [match, same]}",
+                "tune.trials=0",
+                "tune.seed=-1",
+                "tune.min_quality=-1",
+                "tune.constraint=accuracy",
+                "mode=replay",
+            ),
+            [
+                "tune.space: verifier 'soft_gated'",
+                "tune.trials is 0",
+                "tune.seed is -1",
+                "tune.min_quality is -1",
+                "tune.constraint is 'accuracy'; it must be one of quality,",
+                "mode is replay, and a search needs times",
+            ],
+        ),
+        ((SPACE, "tune.trial=3"), ["unknown key 'tune.trial'"]),
+        ((SPACE, "hydra.mode=MULTIRUN", "decode.max_new_tokens=8,16"), ["a search has one method, model and data set"]),
     ],
 )
 def test_words_that_cannot_work_are_refused_before_a_model_loads(
     command: Callable[..., int],
     own: tuple[str, ...],
-    said: str,
+    said: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -183,6 +197,6 @@ def test_words_that_cannot_work_are_refused_before_a_model_loads(
     monkeypatch.setattr(tune, "search", lambda *given: pytest.fail("it was searched"))
     assert command(*own) == 2
     shown = capsys.readouterr().err
-    assert said in shown
+    assert [part for part in said if part not in shown] == []
     assert "Traceback" not in shown
     assert not _runs(tmp_path)
