@@ -91,7 +91,7 @@ class Connector:
             view = self.target.verify(tree)
             verify_ms = clock.lap()
             warped = sampler.warp(view, tokens[:-1], tree)
-            if self.verifier.guarantee == "lossy" and not (sampler.greedy or self.verifier.by_chance):
+            if self._compares and not sampler.greedy:
                 warped = sampler.draw_each(warped, pending)
             verdict = self._judge(tree, warped, sampler)
             judge_ms = clock.lap()
@@ -108,6 +108,11 @@ class Connector:
             if output.finish:
                 return
         output.extend(np.array([pending]))
+
+    @property
+    def _compares(self) -> bool:
+        """Whether drafted tokens are compared with those that the target would write."""
+        return self.verifier.guarantee == "lossy" and self.verifier.grain == "token" and not self.verifier.by_chance
 
     def _judge(self, tree: DraftTree, view: TargetView, sampler: Sampler) -> Verdict:
         """Return what is accepted of the tree."""

@@ -40,8 +40,10 @@ def _with_pending(tree: DraftTree, pending: int) -> DraftTree:
     """Return the tree with a level-1 node for the pending token: the target's own choice is always a candidate."""
     if ((tree.parents < 0) & (tree.tokens == pending)).any():
         return tree
-    if tree.q is not None or tree.log_q is not None:
-        raise ValueError("a drafter that gives q must propose the pending token itself, as the root of its draft")
+    if tree.q is not None or tree.log_q is not None or tree.hidden is not None:
+        raise ValueError(
+            "a drafter that gives q or hidden states must propose the pending token itself, as the root of its draft"
+        )
     return DraftTree(
         np.concatenate([[pending], tree.tokens]),
         np.concatenate([[-1], np.where(tree.parents < 0, -1, tree.parents + 1)]),

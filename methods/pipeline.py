@@ -23,6 +23,7 @@ from methods.quoting import quoted
 from methods.schema import Settings
 from methods.settings import STORES, compose, validate
 from methods.shared import opened_store, target_of
+from methods.training.probe_files import check_probes, load_probes
 from primitives.contract import Guarantee
 from primitives.drafting.none import EmptyDrafter
 from primitives.models.causal_lm import CausalLMTarget
@@ -99,7 +100,11 @@ class Pipeline:
     def manifest(self) -> dict[str, Any]:
         """Return the fingerprints of what the pipeline is made of."""
         prints = {"model": self.model.fingerprint, "tokenizer": self.model.tokenizer_fingerprint}
-        parts = {"datastore": self.store, "calibration": load_calibration(self.settings, self.model.fingerprint)}
+        parts = {
+            "datastore": self.store,
+            "calibration": load_calibration(self.settings, self.model.fingerprint),
+            "probes": load_probes(self.settings, self.model.fingerprint),
+        }
         draft = draft_fingerprint(self.settings)
         if draft is not None:
             prints["draft_model"] = draft
@@ -132,6 +137,7 @@ def assemble(settings: Settings) -> Pipeline:
     store = None if plan is None else opened_store(plan)
     check_calibration(settings)
     check_tokenizers(settings)
+    check_probes(settings)
     opened = perf_counter()
     model = loaded_model(settings)
     target = target_of(model)
@@ -174,7 +180,9 @@ class Known(Protocol):
 def connect(settings: Settings, model: Known, target: CausalLMTarget | ReplayTarget, store: Stores | None) -> Connector:
     """Join the drafter and the verifier of these settings over a target that is there already."""
     calibration = load_calibration(settings, model.fingerprint)
-    max_nodes = settings.connector.max_nodes or DEFAULT_MAX_NODES[target.device.type]
+    trained = load_probes(settings, model.fingerprint)
+    whole = DRAFTERS.bare(settings.drafter).whole
+    max_nodes = settings.connector.max_nodes or max(DEFAULT_MAX_NODES[target.device.type], whole)
     resources = {
         "vector_store": None if store is None else store.vectors,
         "token_store": None if store is None else store.tokens,
@@ -188,6 +196,7 @@ def connect(settings: Settings, model: Known, target: CausalLMTarget | ReplayTar
         MODEL: loaded_draft(settings),
         HEAD: draft_folder(settings),
         "calibration": None if calibration is None else calibration.constants,
+        "probes": None if trained is None else trained.probes.to(target.device),
     }
     for name in STORES:
         if resources[name] is None and DRAFTERS.asks_for(settings.drafter, name):

@@ -107,6 +107,47 @@ class TuneSettings:
 
 
 @dataclass
+class ProbeSettings:
+    """What `scripts.train_semantic_probe` does for verifier `semantic`; no run looks at it.
+
+    Attributes:
+        num_prompts: train prompts.
+        prefixes: most places in the target's answer to a prompt behind which segments are sampled.
+        samples: segments sampled from each model behind each.
+        max_new_tokens: longest answer, in tokens.
+        temperature: of all sampling.
+        top_p: likewise.
+        equivalence: segments mean the same if a model finds that they entail each other ("nli"), or if their vectors
+            have a large cosine ("embedding").
+        equivalence_model: hub id or folder of the NLI model or of an encoder; None takes deberta-v2-xlarge-mnli or
+            TF-IDF.
+        threshold: least cosine of an embedding.
+        batch_size: segments in a step of training.
+        learning_rate: of Adam.
+        epochs: most epochs.
+        patience: epochs without a smaller error on held-out prompts after which training ends.
+        validation: share of the prompts that is held out.
+        seed: of sampling, initial weights and order.
+    """
+
+    num_prompts: int = 100
+    prefixes: int = 4
+    samples: int = 20
+    max_new_tokens: int = 512
+    temperature: float = 0.6
+    top_p: float = 0.95
+    equivalence: str = "embedding"
+    equivalence_model: str | None = None
+    threshold: float = 0.7
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    epochs: int = 50
+    patience: int = 5
+    validation: float = 0.2
+    seed: int = 0
+
+
+@dataclass
 class Settings:
     """Everything that decides a run.
 
@@ -120,6 +161,7 @@ class Settings:
         datastore: the store of a retrieval drafter; unused by the others.
         decode: how long and how to decode.
         calibration: how much is measured for a verifier with constants of the target.
+        probe: how the probes of verifier `semantic` are trained.
         training: what scripts.train_eagle and scripts.train_draft do; no run looks at it.
         tune: what scripts.tune searches; no run looks at it.
         draft_model: weights of a drafter that has some: hub id, folder, .gguf file, or a name of the model group.
@@ -142,6 +184,7 @@ class Settings:
     datastore: DatastoreSettings = MISSING
     decode: DecodeSettings = MISSING
     calibration: CalibrationSettings = MISSING
+    probe: ProbeSettings = MISSING
     training: TrainingSettings = field(default_factory=TrainingSettings)
     tune: TuneSettings = field(default_factory=TuneSettings)
     draft_model: str | None = None

@@ -12,7 +12,7 @@ from corpora.checks import check_dataset, path_problem
 from methods.drafts import draft_problems
 from methods.overrides import OverrideError, compose
 from methods.replayable import replay_problems
-from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, Settings
+from methods.schema import CONF_DIR, DatastoreSettings, MethodSettings, ProbeSettings, Settings
 from methods.train_set import train_problem
 from methods.training.settings import training_problems
 from primitives.contract import Drafter, Verifier
@@ -40,9 +40,10 @@ STORES = ("vector_store", "token_store")
 STORE_KINDS = ("id", "ood", "none")
 INDEX_KINDS = ("auto", "flat", "ivf_pq", "hnsw")
 LEAKS = ("drop", "keep")
+EQUIVALENCES = ("nli", "embedding")
 # What every target and every tree give, so that no drafter need provide it.
 ALWAYS_PROVIDED = frozenset({"hidden", "lookahead"})
-NEED_WORDS = {"chain": "a single branch"}
+NEED_WORDS = {"chain": "a single branch", "draft_hidden": "the draft model's hidden states"}
 
 
 class SettingsError(ValueError):
@@ -65,6 +66,7 @@ def problems(settings: Settings) -> list[str]:
         *_primitive_problems(DRAFTERS, settings.drafter),
         *_primitive_problems(VERIFIERS, settings.verifier),
         *_fit_problems(settings),
+        *_probe_problems(settings.probe),
         *replay_problems(settings),
         *training_problems(settings.training),
     ]
@@ -189,6 +191,36 @@ def _fit_problems(settings: Settings) -> Iterator[str]:
             "or choose a drafter that needs none"
         )
     yield from draft_problems(settings)
+    yield from _budget_problems(settings)
+
+
+def _probe_problems(probe: ProbeSettings) -> Iterator[str]:
+    if probe.equivalence not in EQUIVALENCES:
+        yield f"probe.equivalence is '{probe.equivalence}': {nearest(probe.equivalence, EQUIVALENCES)}"
+    for name in ("num_prompts", "prefixes", "samples", "max_new_tokens", "batch_size", "epochs", "patience"):
+        if getattr(probe, name) < 1:
+            yield f"probe.{name} is {getattr(probe, name)}; it must be at least 1"
+    for name in ("temperature", "learning_rate"):
+        if not getattr(probe, name) > 0:
+            yield f"probe.{name} is {getattr(probe, name)}; it must be above 0"
+    for name, low, high in (("top_p", 0, 1), ("validation", 0, 1), ("threshold", -1, 1)):
+        if not low < getattr(probe, name) <= high:
+            yield f"probe.{name} is {getattr(probe, name)}; it must be above {low} and at most {high}"
+    if probe.seed < 0:
+        yield f"probe.seed is {probe.seed}; it must be at least 0"
+
+
+def _budget_problems(settings: Settings) -> Iterator[str]:
+    """Yield one sentence if the node budget would cut drafts that are worth little then."""
+    max_nodes, drafter = settings.connector.max_nodes, settings.drafter
+    if max_nodes is None or max_nodes < 1 or any(_primitive_problems(DRAFTERS, drafter)):
+        return  # nothing to say, or said elsewhere
+    whole = DRAFTERS.bare(drafter).whole
+    if max_nodes < whole:
+        yield (
+            f"connector.max_nodes is {max_nodes}, but a draft of drafter '{drafter['name']}' has up to {whole} nodes "
+            "and is worth little if it is cut: raise it, leave it null, or lower drafter.max_tokens"
+        )
 
 
 def _needs(missing: frozenset[str]) -> str:

@@ -165,7 +165,8 @@ class Drafter(ABC):
         name: its name in the registry.
         reads: what it looks at beside text, states and best logits along the committed text: "rejected" (what the
             target says of nodes that were not committed), "distribution" (all logits).
-        provides: what its trees hold to: "q" (they carry the distributions drawn from), "chain" (they never branch).
+        provides: what its trees hold to: "q" (they carry the distributions drawn from), "chain" (they never branch),
+            "draft_hidden" (they carry the draft model's hidden states).
     """
 
     name: ClassVar[str] = ""
@@ -186,6 +187,11 @@ class Drafter(ABC):
     def layers(self) -> tuple[int, ...]:
         """Inner layers of the target that it looks at: the states entering them come as `TargetView.features`."""
         return ()
+
+    @property
+    def whole(self) -> int:
+        """Nodes of its largest draft if one that is cut is worth little, so that the node budget must hold it."""
+        return 0
 
     def start(self, prompt: Ints, view: TargetView) -> None:  # noqa: B027 - optional hook
         """Begin a sequence: int64[T] prompt ids and the view of their prefill (hidden is [T, h])."""
@@ -208,10 +214,12 @@ class Verifier(ABC):
         name: its name in the registry.
         guarantee: "exact" (output identical to greedy), "distribution" (law of the output identical to sampling) or
             "lossy".
-        needs: what it cannot work without, out of {"q", "chain", "hidden", "lookahead"}.
+        needs: what it cannot work without, out of {"q", "chain", "hidden", "draft_hidden", "lookahead"}.
         neutral: settings at which a lossy verifier accepts what exact matching does, and nothing else.
         by_chance: whether a lossy verifier draws for itself; otherwise its view holds the target's draws
             (`TargetView.drawn`) where the text is sampled, and its own choice is that token.
+        grain: "token", or "segment": a draft is accepted whole or not at all, so that the target's draws along it are
+            not asked for.
     """
 
     name: ClassVar[str] = ""
@@ -219,6 +227,7 @@ class Verifier(ABC):
     guarantee: ClassVar[Guarantee]
     needs: ClassVar[frozenset[str]] = frozenset()
     by_chance: bool = False
+    grain: ClassVar[Literal["token", "segment"]] = "token"
 
     def start(self, prompt: Ints) -> None:  # noqa: B027 - optional hook
         """Begin a text: int64[T] prompt ids."""

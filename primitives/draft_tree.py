@@ -31,6 +31,7 @@ class DraftTree:
             siblings come in the order in which they were drawn. None means proposed with certainty.
         scores: float[n] or None, the higher the more likely a node is accepted; used to fit the node budget.
         sources: int64[n] or None, bit b set where the drafter's source b proposed the node; None means all of them.
+        hidden: [n, h_d] or None, the draft model's final hidden state after reading each node.
 
     Raises:
         ValueError: if a parent does not come before its child, a token is negative, or lengths differ.
@@ -42,6 +43,7 @@ class DraftTree:
     q: torch.Tensor | None = None
     scores: Floats | None = None
     sources: Ints | None = None
+    hidden: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
@@ -51,7 +53,7 @@ class DraftTree:
             raise ValueError("in a draft tree every parent must come before its children (-1: the committed text)")
         if n and self.tokens.min() < 0:
             raise ValueError(f"a draft tree holds token id {self.tokens.min()}; padding must never be proposed")
-        for name in ("log_q", "q", "scores", "sources"):
+        for name in ("log_q", "q", "scores", "sources", "hidden"):
             values = getattr(self, name)
             if values is not None and len(values) != n:
                 raise ValueError(f"a draft tree of {n} nodes needs {n} values in {name}, got {len(values)}")
@@ -189,4 +191,5 @@ class DraftTree:
             q=None if self.q is None else self.q[torch.from_numpy(chosen)],
             scores=None if self.scores is None else self.scores[chosen],
             sources=None if self.sources is None else self.sources[chosen],
+            hidden=None if self.hidden is None else self.hidden[torch.from_numpy(chosen).to(self.hidden.device)],
         )

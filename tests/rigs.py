@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -222,6 +222,28 @@ class FirstBranch(Drafter):
         return DraftTree.chain(tree.tokens[branch[branch >= 0]])
 
 
+class WithStates(Drafter):
+    """Another drafter whose chains carry random states, as of a draft model, and begin with the pending token."""
+
+    def __init__(self, inner: Drafter, width: int = 32) -> None:
+        self.inner = inner
+        self.width = width
+        self.start = inner.start  # type: ignore[method-assign]
+        self.observe = inner.observe  # type: ignore[method-assign]
+        self.finish = inner.finish  # type: ignore[method-assign]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return self.inner.layers
+
+    def propose(self, context: Context) -> DraftTree:
+        tree = self.inner.propose(context)
+        if not len(tree) or tree.tokens[0] != context.pending:
+            return DraftTree.empty()
+        states = torch.randn(len(tree), self.width, generator=torch.Generator().manual_seed(len(context.tokens)))
+        return replace(tree, hidden=states)
+
+
 def _other(token: int) -> int:
     return (token + 1) % VOCABULARY
 
@@ -305,6 +327,12 @@ def greedy_of(model: PreTrainedModel, prompt: Sequence[int], count: int) -> list
 
 def random_prompt(seed: int, length: int = 9) -> list[int]:
     return np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
+
+
+def drafter_knobs(name: str) -> dict[str, Any]:
+    """Return the settings of a drafter as conf/ has them, but for those that the short texts of tests cannot have."""
+    # A tiny model writes no blank line, and a segment of 500 tokens would not end.
+    return knobs_of("drafter", name) | {"semanticspec": {"max_tokens": 4}}.get(name, {})
 
 
 def knobs_of(kind: str, name: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def refuse_other_tokenizer(drafter: str, target: Any, draft: Any) -> None:
     raise ValueError(
         f"drafter '{drafter}': the tokenizer of draft_model differs from the model's, first in {token!r}, which is "
         f"{_id(own, token)} in the model's and {_id(other, token)} in the draft's: choose a draft model of the same "
-        "family, or set drafter.tokenizers=retokenise"
+        "family, or take drafter=sps with drafter.tokenizers=retokenise"
     )
 
 

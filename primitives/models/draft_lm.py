@@ -18,6 +18,9 @@ class DraftLM(CausalLMTarget):
 
     Args:
         model: as for the target.
+
+    Attributes:
+        hidden: [m, h], the final hidden states after each of the m ids that were last fed behind the text.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -25,6 +28,7 @@ class DraftLM(CausalLMTarget):
         self._ids: Ints = np.zeros(1024, np.int64)
         self._text = 0
         self._tree = DraftTree.empty()
+        self.hidden = torch.empty(0)
 
     def forget(self) -> None:
         """Drop all that has been read."""
@@ -42,9 +46,10 @@ class DraftLM(CausalLMTarget):
     def feed(self, ids: Ints) -> torch.Tensor:
         """Feed int64[m] more ids, at least one, behind a text that has been read; return [V], the logits after them."""
         self._note(self._text, ids)
-        logits = self._forward(self._readable(ids), logits_to_keep=1).logits[0]
+        view = self._forward(self._readable(ids), logits_to_keep=1)
         self._text += len(ids)
-        return logits
+        self.hidden = view.hidden
+        return view.logits[0]
 
     @torch.inference_mode()
     def grow(self, tokens: Ints, parents: Ints) -> torch.Tensor:

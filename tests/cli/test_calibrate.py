@@ -33,7 +33,7 @@ def words(tmp_path: Path) -> list[str]:
 def test_a_run_asks_for_the_calibration_and_finds_it_afterwards(tmp_path: Path) -> None:
     chosen, results = words(tmp_path), tmp_path / "results"
     missing = run(results, *chosen, "decode.max_new_tokens=4")
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     assert missing.stderr.startswith(
         "error: verifier 'arc' needs c_e, c_l, tau_delta for model 'tiny', not measured yet"
     )

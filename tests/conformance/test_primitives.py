@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, get_args
 
@@ -18,7 +19,7 @@ from connectors.trace import Generation
 from primitives.contract import Context, Drafter, DraftTree, Guarantee, TargetView, Verifier
 from primitives.models.causal_lm import CausalLMTarget
 from primitives.registry import DRAFTERS, VERIFIERS
-from tests.conformance.conftest import any_calibration
+from tests.conformance.conftest import any_calibration, any_probes
 from tests.eagle_rig import head_resources
 from tests.rigs import (
     TINY,
@@ -27,8 +28,9 @@ from tests.rigs import (
     OracleDrafter,
     RandomDrafter,
     WatchedTarget,
+    WithStates,
+    drafter_knobs,
     greedy_of,
-    knobs_of,
     random_prompt,
     tiny_draft,
     tiny_model,
@@ -51,6 +53,9 @@ SAMPLED = [
     if shape == "chain" or "chain" not in VERIFIERS.get(name).needs
 ]
 NEUTRAL = [(name, dict(knobs)) for name in LOSSY for knobs in VERIFIERS.get(name).neutral]
+JUDGED = [
+    (name, shape) for name in LOSSY for shape in SHAPES if shape == "chain" or "chain" not in VERIFIERS.get(name).needs
+]
 TOKENS = 24
 DRAFTED = 5
 
@@ -82,7 +87,7 @@ def generate(
 
 def built_drafter(name: str, offered: dict[str, Any], model: str = "llama") -> Drafter:
     """Return a drafter of the registry as its users get it."""
-    return DRAFTERS.build(name, knobs_of("drafter", name), {**offered, **head_resources(name, model)})
+    return DRAFTERS.build(name, drafter_knobs(name), {**offered, **head_resources(name, model)})
 
 
 def shaped(drafter: Drafter, shape: str) -> Drafter:
@@ -118,7 +123,7 @@ class Checked(Drafter):
 def test_every_verifier_declares_what_it_guarantees() -> None:
     for name in VERIFIERS.names():
         assert VERIFIERS.get(name).guarantee in get_args(Guarantee)
-        assert VERIFIERS.get(name).needs <= {"q", "chain", "hidden", "lookahead"}
+        assert VERIFIERS.get(name).needs <= {"q", "chain", "hidden", "draft_hidden", "lookahead"}
 
 
 def test_every_lossy_verifier_has_a_neutral_setting() -> None:
@@ -199,6 +204,15 @@ def made(drafter: str, prompt: Sequence[int], shape: str, offered: dict[str, Any
     return rig(drafter, "llama", prompt, shape)
 
 
+def judged_by(verifier: str, name: str, drafter: Drafter) -> Drafter:
+    """Return a drafter that gives a verifier the states that it needs."""
+    if "draft_hidden" not in VERIFIERS.get(verifier).needs:
+        return drafter
+    if name in DRAFTERS.names() and "draft_hidden" in DRAFTERS.get(name).provides:
+        return drafter.inner if isinstance(drafter, FirstBranch) else drafter
+    return WithStates(drafter)
+
+
 @pytest.mark.parametrize(("verifier", "shape"), SAMPLED)
 @pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "liar", "random"])
 def test_sampling_at_temperature_0_writes_the_greedy_text(
@@ -250,8 +264,7 @@ def test_sampling_makes_progress_and_ends_in_time(
     assert texts[-1] == texts[-2]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("verifier", LOSSY)
+@pytest.mark.parametrize(("verifier", "shape"), JUDGED)
 @pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "liar", "random"])
 def test_lossy_verification_makes_progress_and_ends_in_time(
     drafter: str, verifier: str, shape: str, resources: Resources
@@ -262,10 +275,7 @@ def test_lossy_verification_makes_progress_and_ends_in_time(
     for seed in range(6):
         prompt = random_prompt(seed)
         offered = resources(target)
-        if drafter in DRAFTERS.names():
-            built = shaped(built_drafter(drafter, offered), shape)
-        else:
-            built = rig(drafter, "llama", prompt, shape)
+        built = judged_by(verifier, drafter, made(drafter, prompt, shape, offered))
         watched = WatchedTarget(target)
         done = generate(watched, built, VERIFIERS.build(verifier, {}, offered), prompt, max_nodes=16)
         assert 1 <= len(done.ids) <= TOKENS
@@ -281,8 +291,7 @@ def test_lossy_verification_makes_progress_and_ends_in_time(
     assert "eos" in finishes
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("verifier", LOSSY)
+@pytest.mark.parametrize(("verifier", "shape"), JUDGED)
 @pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "random"])
 def test_a_lossy_rule_over_drawn_tokens_makes_progress_and_ends_in_time(
     drafter: str, verifier: str, shape: str, resources: Resources
@@ -292,7 +301,7 @@ def test_a_lossy_rule_over_drawn_tokens_makes_progress_and_ends_in_time(
     offered, prompt = resources(target), random_prompt(3)
     texts = []
     for seed in (3, 3):
-        built, watched = made(drafter, prompt, shape, offered), WatchedTarget(target)
+        built, watched = judged_by(verifier, drafter, made(drafter, prompt, shape, offered)), WatchedTarget(target)
         judge = VERIFIERS.build(verifier, {}, offered)
         done = generate(watched, built, judge, prompt, max_nodes=16, seed=seed, temperature=1.0, top_p=0.95)
         assert done.finish == ("eos" if done.ids[-1] in eos else "length")
@@ -303,8 +312,10 @@ def test_a_lossy_rule_over_drawn_tokens_makes_progress_and_ends_in_time(
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("verifier", "knobs"), NEUTRAL)
+@pytest.mark.parametrize(
+    ("verifier", "shape", "knobs"),
+    [(name, shape, knobs) for name, shape in JUDGED for other, knobs in NEUTRAL if other == name],
+)
 @pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "liar", "random"])
 def test_the_neutral_setting_of_a_lossy_verifier_is_exact(
     drafter: str, verifier: str, knobs: dict[str, Any], shape: str, resources: Resources
@@ -312,10 +323,7 @@ def test_the_neutral_setting_of_a_lossy_verifier_is_exact(
     target = CausalLMTarget(tiny_model(), eos_ids=())
     prompt = random_prompt(1)
     offered = resources(target)
-    if drafter in DRAFTERS.names():
-        built = shaped(built_drafter(drafter, offered), shape)
-    else:
-        built = rig(drafter, "llama", prompt, shape)
+    built = judged_by(verifier, drafter, made(drafter, prompt, shape, offered))
     done = generate(target, built, VERIFIERS.build(verifier, knobs, offered), prompt)
     assert done.ids == reference("llama", tuple(prompt))[:TOKENS]
     assert {way for record in done.trace.passes for way in record.pathways} == {0}
@@ -331,17 +339,24 @@ def test_a_verdict_is_a_root_path_and_never_rejects_the_targets_own_choice(
     seed: int, name: str, drafts: list[list[int]]
 ) -> None:
     rng = torch.Generator().manual_seed(seed)
-    offered = {"embeddings": torch.randn(6, 4, generator=rng), "calibration": any_calibration(4)}
+    offered = {
+        "embeddings": torch.randn(6, 4, generator=rng),
+        "calibration": any_calibration(4),
+        "probes": any_probes(4),
+    }
     verifier = VERIFIERS.build(name, {}, offered)
     sampling = verifier.guarantee == "distribution"
     # Where one token has all probability, what keeps the distribution is exact.
     sharpness = 1e7 if sampling else 2
     root = torch.randn(6, generator=rng) * sharpness
     pending = int(root.argmax())
-    if sampling:
+    chain = "chain" in verifier.needs
+    if sampling or chain:
         # No rival of the pending token gets as far as these verifiers.
-        drafts = [[pending, *draft] for draft in drafts[: 1 if "chain" in verifier.needs else None]]
+        drafts = [[pending, *draft] for draft in drafts[: 1 if chain else None]]
     tree = DraftTree.from_candidates([*drafts, [pending]])
+    if "draft_hidden" in verifier.needs:
+        tree = replace(tree, hidden=torch.randn(len(tree), 4, generator=rng))
     logits = torch.cat([root[None], torch.randn(len(tree), 6, generator=rng) * sharpness])
     verdict = verifier.judge(tree, TargetView(logits, torch.zeros(len(logits), 4)), rng)
     assert len(verdict.path) >= 1

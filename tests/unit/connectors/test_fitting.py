@@ -137,7 +137,7 @@ def test_what_goes_through_the_forward(draft: DraftTree, budget: int, most: int,
 
 def test_a_drafter_that_gives_q_must_propose_the_pending_token() -> None:
     draft = DraftTree.chain([2], log_q=np.zeros(1))
-    with pytest.raises(ValueError, match="a drafter that gives q must propose the pending token itself"):
+    with pytest.raises(ValueError, match="gives q or hidden states must propose the pending token itself"):
         fitted(draft, context(), Lenient(), 8)
 
 
