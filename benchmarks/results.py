@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-# "training" and "probe" are read by scripts.train_* alone.
+# "training" and "probe" are read by scripts.train_* alone, "tune" by scripts.tune.
 OUTPUT_OPTIONS = frozenset(
-    {"results_dir", "cache_dir", "resume", "record_trees", "stop_at_first_failure", "training", "probe"}
+    {"results_dir", "cache_dir", "resume", "record_trees", "stop_at_first_failure", "training", "probe", "tune"}
 )
 # What must not have changed between two parts of one run, although the configuration is the same.
 _IDENTITY = ("fingerprints", "device", "dtype", "prompts")

@@ -73,10 +73,19 @@ def check(argv: Sequence[str]) -> list[Settings]:
 
 
 def launcher(argv: Sequence[str]) -> str:
-    """Return the name of the Hydra launcher that a command line chooses."""
-    words = get_args_parser().parse_args(list(argv)).overrides
-    named = [_parse(word) for word in words if word.startswith("hydra/launcher=")]
-    return str(named[-1].value()) if named else "basic"
+    """Return the name of the Hydra launcher that a command line chooses, by itself or by an experiment."""
+    overrides = [_parse(word) for word in given(argv)]
+    named = [str(override.value()) for override in overrides if override.key_or_group == "hydra/launcher"]
+    if named:
+        return named[-1]
+    # Hydra, too, leaves what is swept over out of the configuration that its launcher is taken from.
+    words = [str(override.input_line) for override in overrides if not override.is_sweep_override()]
+    return str(_raw(words, with_hydra=True).hydra.runtime.choices["hydra/launcher"])
+
+
+def given(argv: Sequence[str]) -> list[str]:
+    """Return the key=value words of a command line, without its flags."""
+    return list(get_args_parser().parse_args(list(argv)).overrides)
 
 
 def compose(words: Sequence[str]) -> Settings:
@@ -156,13 +165,13 @@ def _parse(word: str) -> Override:
         raise OverrideError(f"cannot read '{word}': {QUOTING}") from error
 
 
-def _raw(words: Sequence[str]) -> DictConfig:
+def _raw(words: Sequence[str], with_hydra: bool = False) -> DictConfig:
     # Hydra keeps one application for the whole process; a caller may be inside its own.
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
         with hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-            return hydra.compose("config", overrides=list(words))
+            return hydra.compose("config", overrides=list(words), return_hydra_config=with_hydra)
     finally:
         GlobalHydra.instance().hydra = outer
 

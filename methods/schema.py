@@ -87,6 +87,26 @@ class CalibrationSettings:
 
 
 @dataclass
+class TuneSettings:
+    """What `scripts.tune` searches. No run looks at it.
+
+    Attributes:
+        trials: runs of the search, those of an earlier start among them.
+        space: dict; by key of a knob, [low, high] (two numbers: a range with its ends) or a list of choices.
+        constraint: what must be kept: "quality" (ratio of the metric, method / plain decoding), "distinct_4" (ratio of
+            the share of different 4-grams) or "identical_share" (of outputs that are plain decoding's).
+        min_quality: least value of the constraint that is allowed.
+        seed: of the sampler.
+    """
+
+    trials: int = 30
+    space: Any = None  # a dict; typed as one, Hydra would want +tune.space=... for its first keys
+    constraint: str = "quality"
+    min_quality: float = 0.98
+    seed: int = 0
+
+
+@dataclass
 class ProbeSettings:
     """What `scripts.train_semantic_probe` does for verifier `semantic`; no run looks at it.
 
@@ -143,6 +163,7 @@ class Settings:
         calibration: how much is measured for a verifier with constants of the target.
         probe: how the probes of verifier `semantic` are trained.
         training: what scripts.train_eagle and scripts.train_draft do; no run looks at it.
+        tune: what scripts.tune searches; no run looks at it.
         draft_model: weights of a drafter that has some: hub id, folder, .gguf file, or a name of the model group.
         device: "auto", "cpu", "cuda" or "cuda:N".
         dtype: "auto", "float32", "bfloat16" or "float16".
@@ -165,6 +186,7 @@ class Settings:
     calibration: CalibrationSettings = MISSING
     probe: ProbeSettings = MISSING
     training: TrainingSettings = field(default_factory=TrainingSettings)
+    tune: TuneSettings = field(default_factory=TuneSettings)
     draft_model: str | None = None
     device: str = "auto"
     dtype: str = "auto"

@@ -30,7 +30,7 @@ def preflight(jobs: Sequence[Settings], words: Sequence[str]) -> Iterator[str]:
         words: the command line without the program's name.
     """
     sound = [job for job in jobs if not problems(job)]
-    yield from _launcher_problems(sound, launcher(words))
+    yield from _launcher_problems(sound, words)
     yield from _each(sound, lambda job: str(Path(job.results_dir).expanduser()), _results_problems)
     yield from _each(sound, lambda job: str(cache_folder(job)), _cache_problems)
     yield from _each(sound, lambda job: repr(job.dataset), lambda job: load_corpus(job.dataset, "test"))
@@ -51,12 +51,13 @@ def _each(
             yield str(error)
 
 
-def _launcher_problems(jobs: Sequence[Settings], name: str) -> Iterator[str]:
-    if name not in TIMING_LAUNCHERS and any(job.mode == "measure" for job in jobs):
-        yield (
-            f"hydra/launcher={name} runs jobs side by side, and two timing jobs on one device would measure each "
-            "other: use it with mode=replay, or leave the launcher out"
-        )
+def _launcher_problems(jobs: Sequence[Settings], words: Sequence[str]) -> Iterator[str]:
+    if not any(job.mode == "measure" for job in jobs) or (name := launcher(words)) in TIMING_LAUNCHERS:
+        return
+    yield (
+        f"hydra/launcher={name} runs jobs side by side, and two timing jobs on one device would measure each "
+        "other: use it with mode=replay, or leave the launcher out"
+    )
 
 
 def _results_problems(job: Settings) -> None:

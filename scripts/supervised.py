@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any, Final, Protocol, TypeVar
 
+from methods.overrides import launcher
 from methods.schema import Settings
 from scripts.failure import Failure
 from scripts.launch import INTERRUPTED, Launch
@@ -63,7 +65,8 @@ class SupervisedLaunch(Launch[T]):
         Raises:
             KeyboardInterrupt: it was interrupted; the child has said so already.
         """
-        if len(self.jobs) < 2:
+        # Another launcher has processes of its own, and what ties this one to a child could not go there.
+        if len(self.jobs) < 2 or launcher(sys.argv[1:]) != "basic":
             self._jobs_by.expect(self.jobs, frozenset())
             super().run_all()
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +165,16 @@ def test_what_a_recording_cannot_serve_is_refused(place: Path, words: list[str],
     found = list(replay_problems(_job(place, "vanilla", *mode, *words)))
     assert any(problem in sentence for sentence in found)
     assert not list(replay_problems(_job(place, "vanilla", "mode=replay", "verifier=tree_sampling")))
+
+
+def test_a_sweep_of_replays_runs_in_the_processes_of_joblib(place: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="the extra 'joblib' is not installed")
+    words = [word for word in small_run("pld", place / "tiny", place / "rows", place) if "method" not in word]
+    own = ["decode.max_new_tokens=40", "mode=replay", f"results_dir={place / 'results'}", "record_trees=false"]
+    keys = {word.partition("=")[0] for word in own}
+    sweep = ["-m", "method=vanilla,pld", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    command = [sys.executable, "run.py", *sweep, *(word for word in words if word.partition("=")[0] not in keys), *own]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pld on gsm8k: 2/2 prompts" in done.stdout + done.stderr
+    assert "vanilla on gsm8k: 2/2 prompts" in done.stdout + done.stderr

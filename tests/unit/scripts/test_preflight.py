@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from methods import overrides
 from methods.overrides import launcher
-from methods.schema import Settings
+from methods.schema import CONF_DIR, Settings
 from methods.settings import compose
 from scripts.estimate import estimate
 from scripts.preflight import preflight
@@ -55,7 +57,24 @@ def test_every_problem_is_found_at_once(job: Job, tmp_path: Path) -> None:
 def test_replays_may_run_side_by_side(job: Job) -> None:
     found = list(preflight([job("method=pld", "mode=replay")], ["-m", "hydra/launcher=joblib"]))
     assert not any("launcher" in sentence for sentence in found)
-    assert launcher(["-m", "method=pld"]) == "basic"
+    assert launcher(["-m", "method=pld,sam"]) == "basic"
+
+
+def test_a_launcher_that_an_experiment_chooses_is_seen(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = tmp_path / "conf"
+    shutil.copytree(CONF_DIR, conf)
+    (conf / "experiment" / "aside.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /hydra/launcher: aside\n"
+    )
+    (conf / "hydra" / "launcher").mkdir()
+    (conf / "hydra" / "launcher" / "aside.yaml").write_text("_target_: nowhere.Aside\n")
+    monkeypatch.setattr(overrides, "CONF_DIR", conf)
+    words = ["-m", "experiment=aside", "method=pld,sam"]
+    assert launcher(words) == "aside"
+    found = list(preflight([job("method=pld")], words))
+    assert any("hydra/launcher=aside runs jobs side by side" in sentence for sentence in found)
 
 
 def test_a_full_disk_is_seen_before_the_first_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
