@@ -95,4 +95,6 @@ def test_a_study_whose_plain_decoding_scores_nothing_is_drawn_all_the_same(lossy
     draw = ITEMS["pareto"].draw
     assert draw is not None
     figure = draw(runs, pareto(runs))
-    assert [text.get_text() for text in figure.axes[0].texts] == ["no quality ratio: plain decoding scores nothing here"]
+    assert [text.get_text() for text in figure.axes[0].texts] == [
+        "no quality ratio: plain decoding scores nothing here"
+    ]
