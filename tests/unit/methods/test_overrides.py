@@ -25,10 +25,10 @@ def test_groups_are_the_folders_of_conf_without_hydras_own() -> None:
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [
-        ("method=sens", "unknown method 'sens': did you mean 'sense'? Allowed: dresd, logitspec, "),
+        ("method=sens", "unknown method 'sens': did you mean 'sense'? Allowed: dresd, eagle2, "),
         ("dataset=gsm", "unknown dataset 'gsm': did you mean 'gsm8k'?"),
         ("model=org/name-1.5", "a model of your own is model.path=<folder or .gguf file>"),
-        ("drafter=null", "unknown drafter 'null': Allowed: dresd, logitspec, "),
+        ("drafter=null", "unknown drafter 'null': Allowed: dresd, eagle2, "),
         (
             "decode.max_tokens=3",
             "unknown key 'decode.max_tokens': did you mean 'decode.max_new_tokens'? Allowed: decode.",
