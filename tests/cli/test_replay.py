@@ -170,7 +170,7 @@ def test_what_a_recording_cannot_serve_is_refused(place: Path, words: list[str],
 def test_a_sweep_of_replays_runs_in_the_processes_of_joblib(place: Path) -> None:
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="the extra 'joblib' is not installed")
     words = [word for word in small_run("pld", place / "tiny", place / "rows", place) if "method" not in word]
-    own = ["decode.max_new_tokens=40", "mode=replay", f"results_dir={place / 'results'}", "record_trees=false"]
+    own = ["decode.max_new_tokens=40", "mode=replay", f"results_dir={place / 'results'}", "resume=false"]
     keys = {word.partition("=")[0] for word in own}
     sweep = ["-m", "method=vanilla,pld", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     command = [sys.executable, "run.py", *sweep, *(word for word in words if word.partition("=")[0] not in keys), *own]
