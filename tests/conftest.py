@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+from absl.logging import get_absl_handler
 from hypothesis import settings
 from platformdirs import user_cache_path
 
@@ -13,6 +15,10 @@ from primitives.models.embedded import embedded_cache, embedded_folder
 # A shared machine may stop for longer than an example takes; how long the suite takes is looked at elsewhere.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+# rouge-score brings absl, whose handler closes the stream that it found at its import when Hydra sets logging up anew:
+# that would be pytest's own.
+get_absl_handler().python_handler.stream = sys.__stderr__
 
 
 @pytest.fixture(scope="session")

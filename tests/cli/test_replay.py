@@ -114,6 +114,7 @@ def test_a_measured_run_keeps_the_hash_that_it_had_before_there_were_replays(pla
 
 
 def test_no_model_is_loaded_for_a_replay(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assemble(_job(place, "sense_without_se"))  # builds the store
     monkeypatch.setattr("methods.loaded.load_model", lambda *_: pytest.fail("a model was loaded"))
     settings = _job(place, "sense_without_se", "mode=replay", "decode.max_new_tokens=40", "drafter.candidates=5")
     assert _run(settings).summary["n"] == 2
