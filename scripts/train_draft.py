@@ -7,14 +7,11 @@ ends with the same model. The folder that it names at the end is a `draft_model`
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from methods.schema import Settings
-from scripts.launch import Launch
+from scripts.train import run
 
 if TYPE_CHECKING:
     from methods.training.stage import Trained
@@ -28,26 +25,5 @@ def training(settings: Settings) -> Trained:
     return train_draft(settings)
 
 
-def main() -> int:
-    """Run the jobs of the command line and say where the draft models lie and how good they are."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    log = logging.getLogger("methods.training")
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    launch = Launch(training)
-    code = launch()
-    for done in launch.results:
-        shares = next(row["shares"] for row in reversed(done.rows) if "shares" in row)
-        Console().print(
-            f"held-out drafts right up to token 1, 2, ...: {', '.join(f'{share:.3f}' for share in shares)}; "
-            f"draft_model={done.folder}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-    return code
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(training))

@@ -201,8 +201,8 @@ class FixedDrafter(Drafter):
         self.finished += 1
 
 
-class FirstBranch(Drafter):
-    """Another drafter, cut to the first branch of its trees."""
+class Wrapped(Drafter):
+    """Another drafter, whose trees a subclass changes or looks at."""
 
     def __init__(self, inner: Drafter) -> None:
         self.inner = inner
@@ -214,6 +214,10 @@ class FirstBranch(Drafter):
     def layers(self) -> tuple[int, ...]:
         return self.inner.layers
 
+
+class FirstBranch(Wrapped):
+    """Another drafter, cut to the first branch of its trees."""
+
     def propose(self, context: Context) -> DraftTree:
         tree = self.inner.propose(context)
         if not len(tree):
@@ -222,19 +226,12 @@ class FirstBranch(Drafter):
         return DraftTree.chain(tree.tokens[branch[branch >= 0]])
 
 
-class WithStates(Drafter):
+class WithStates(Wrapped):
     """Another drafter whose chains carry random states, as of a draft model, and begin with the pending token."""
 
     def __init__(self, inner: Drafter, width: int = 32) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.width = width
-        self.start = inner.start  # type: ignore[method-assign]
-        self.observe = inner.observe  # type: ignore[method-assign]
-        self.finish = inner.finish  # type: ignore[method-assign]
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        return self.inner.layers
 
     def propose(self, context: Context) -> DraftTree:
         tree = self.inner.propose(context)

@@ -29,6 +29,7 @@ from tests.rigs import (
     RandomDrafter,
     WatchedTarget,
     WithStates,
+    Wrapped,
     drafter_knobs,
     greedy_of,
     random_prompt,
@@ -94,20 +95,13 @@ def shaped(drafter: Drafter, shape: str) -> Drafter:
     return drafter if shape == "tree" else FirstBranch(drafter)
 
 
-class Checked(Drafter):
+class Checked(Wrapped):
     """A drafter whose trees are looked at before they are handed on."""
 
     def __init__(self, inner: Drafter, vocabulary: int) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.vocabulary = vocabulary
         self.nodes: list[int] = []
-        self.start = inner.start  # type: ignore[method-assign]
-        self.observe = inner.observe  # type: ignore[method-assign]
-        self.finish = inner.finish  # type: ignore[method-assign]
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        return self.inner.layers
 
     def propose(self, context: Context) -> DraftTree:
         before = context.tokens.copy()
