@@ -20,7 +20,7 @@ from methods.replayable import replay_problems
 from methods.schema import Settings
 from methods.settings import compose, problems
 from primitives.registry import DRAFTERS
-from tests.unit.methods.conftest import save_model, save_rows, small_run
+from tests.unit.methods.conftest import save_small, small_run
 
 COUNTED = (
     "output_ids", "text", "finish", "passes", "committed", "nodes", "depth", "proposed", "accepted", "candidates",
@@ -31,9 +31,7 @@ COUNTED = (
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("replay")
-    save_model(folder / "tiny", kind="llama")
-    (folder / "rows").mkdir()
-    save_rows(folder / "rows")
+    save_small(folder)
     settings = _job(folder, "sense_without_se", "datastore.layer=1")
     record(assemble(settings), load_corpus(settings.dataset, "test"))
     return folder

@@ -18,7 +18,7 @@ from methods.pipeline import load_pipeline
 from methods.schema import Settings
 from methods.settings import compose
 from primitives.registry import DRAFTERS
-from tests.unit.methods.conftest import save_model, save_rows, small_run
+from tests.unit.methods.conftest import save_small, small_run
 
 METHODS = ("vanilla", "suffix", "token_recycling", "sense_without_se", "dresd", "rest", "pld", "sam", "union")
 FIGURES = ("output_ids", "passes", "committed", "nodes", "pathways", "drafted_by", "accepted", "status", "score")
@@ -27,9 +27,7 @@ FIGURES = ("output_ids", "passes", "committed", "nodes", "pathways", "drafted_by
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sweeps")
-    save_model(folder / "tiny", kind="llama")
-    (folder / "rows").mkdir()
-    save_rows(folder / "rows")
+    save_small(folder)
     return folder
 
 

@@ -18,7 +18,7 @@ from benchmarks.together import Together
 from methods.overrides import compose
 from methods.schema import Settings
 from scripts import tune
-from tests.unit.methods.conftest import save_model, save_rows, small_run
+from tests.unit.methods.conftest import save_small, small_run
 
 pytest.importorskip("optuna", reason="the extra 'tune' is not installed")
 
@@ -30,9 +30,7 @@ LOOSE = (SPACE, "tune.trials=3", "tune.constraint=identical_share", "tune.min_qu
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tune")
-    save_model(folder / "tiny", kind="llama")
-    (folder / "rows").mkdir()
-    save_rows(folder / "rows")
+    save_small(folder)
     return folder
 
 

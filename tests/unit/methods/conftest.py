@@ -36,6 +36,13 @@ def save_model(folder: Path, kind: str) -> None:
     make_tokenizer().save_pretrained(folder)
 
 
+def save_small(folder: Path) -> None:
+    """Write what a small run takes: a model in folder/tiny and rows in folder/rows."""
+    save_model(folder / "tiny", kind="llama")
+    (folder / "rows").mkdir()
+    save_rows(folder / "rows")
+
+
 @pytest.fixture(scope="session")
 def rows_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rows")
