@@ -88,6 +88,11 @@ def given(argv: Sequence[str]) -> list[str]:
     return list(get_args_parser().parse_args(list(argv)).overrides)
 
 
+def asks_for_help(argv: Sequence[str]) -> bool:
+    """Tell whether a command line wants to be told about itself instead of running jobs."""
+    return bool(get_args_parser().parse_args(list(argv)).help)
+
+
 def compose(words: Sequence[str]) -> Settings:
     """Return the settings of one job from words such as "method=pld" and "decode.max_new_tokens=64".
 

@@ -12,7 +12,7 @@ from corpora.loading import MINI, load_corpus
 from corpora.templates import render
 from methods.pipeline import Pipeline, load_pipeline
 
-TOKENS = 32
+TOKENS = 24
 
 
 def load(method: str, cache: Path, *words: str) -> Pipeline:
@@ -22,9 +22,9 @@ def load(method: str, cache: Path, *words: str) -> Pipeline:
         "dataset=gsm8k",
         f"dataset.path={MINI / 'gsm8k'}",
         "dataset.num_samples=2",
-        "datastore.num_prompts=8",
-        "datastore.max_new_tokens=48",
-        "datastore.batch_size=8",
+        "datastore.num_prompts=4",
+        "datastore.max_new_tokens=32",
+        "datastore.batch_size=4",
         f"decode.max_new_tokens={TOKENS}",
         "device=cpu",
         "dtype=float32",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ PRIMITIVES = [(kind, name) for kind, registry in REGISTRIES.items() for name in 
 
 
 @pytest.mark.parametrize("method", groups()["method"])
-@pytest.mark.parametrize("model", groups()["model"])
-def test_every_method_composes_with_every_model_and_data_set(method: str, model: str, tmp_path: Path) -> None:
+def test_every_method_composes_with_every_model_and_data_set(method: str, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("A prompt")
-    for dataset in groups()["dataset"]:
+    # A composition takes a fifth of a second: models and data sets go in step, since neither knows of the other.
+    models, datasets = groups()["model"], groups()["dataset"]
+    for model, dataset in zip(models, cycle(datasets), strict=False):
         # What cannot come from the hub needs a path.
         path = [f"dataset.path={tmp_path / 'mine.txt'}"] if dataset in WITHOUT_A_HUB else []
         settings = compose([f"method={method}", f"model={model}", f"dataset={dataset}", *path])
