@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -334,9 +334,14 @@ def drafter_knobs(name: str) -> dict[str, Any]:
 
 def knobs_of(kind: str, name: str) -> dict[str, Any]:
     """Return the settings of a primitive as conf/ has them: what its users get."""
-    knobs = OmegaConf.to_container(OmegaConf.load(CONF_DIR / kind / f"{name}.yaml"))
+    knobs = OmegaConf.to_container(_conf(kind, name))
     assert isinstance(knobs, dict)
     return {str(key): value for key, value in knobs.items() if key != "name"}
+
+
+@cache
+def _conf(kind: str, name: str) -> DictConfig | ListConfig:
+    return OmegaConf.load(CONF_DIR / kind / f"{name}.yaml")
 
 
 def tiny_store(name: str = "llama") -> VectorStore:

@@ -32,14 +32,6 @@ def test_bad_words_end_with_one_sentence_each_and_exit_code_2(tmp_path: Path, pr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_value_that_cannot_work_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
-    done = run(tmp_path, "method=pld", "dataset.num_samples=0")
-    assert done.returncode == 2
-    assert (
-        done.stderr == "error: dataset.num_samples must be at least 1, got 0; null takes all prompts in their order\n"
-    )
-
-
 def test_a_folder_whose_rows_lack_the_columns_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
     rows = tmp_path / "rows"
     rows.mkdir()

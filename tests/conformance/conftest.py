@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ def any_calibration(width: int) -> dict[str, Any]:
     return {**tolerance, "budget_table": [2.0, 3.0], "theta_t": 0.5, "theta_d": 0.5, **head}
 
 
+@cache
 def any_probes(width: int) -> Probes:
     """Return probes with random weights, for hidden states of this width."""
     torch.manual_seed(7)
