@@ -7,6 +7,8 @@ name. So every job of a command line is composed here before Hydra starts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from functools import lru_cache
 from itertools import product
 from typing import Any, cast
 
@@ -14,7 +16,7 @@ import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override, ValueType
+from hydra.core.override_parser.types import Glob, Override, OverrideType, ValueType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -88,11 +90,6 @@ def given(argv: Sequence[str]) -> list[str]:
     return list(get_args_parser().parse_args(list(argv)).overrides)
 
 
-def asks_for_help(argv: Sequence[str]) -> bool:
-    """Tell whether a command line wants to be told about itself instead of running jobs."""
-    return bool(get_args_parser().parse_args(list(argv)).help)
-
-
 def compose(words: Sequence[str]) -> Settings:
     """Return the settings of one job from words such as "method=pld" and "decode.max_new_tokens=64".
 
@@ -161,6 +158,7 @@ def _refuse(problems: Iterator[str | None] | list[str | None] | Iterator[str]) -
         raise OverrideError("\n".join(found))
 
 
+@lru_cache(maxsize=4096)
 def _parse(word: str) -> Override:
     try:
         return OverridesParser.create().parse_override(word)
@@ -171,6 +169,31 @@ def _parse(word: str) -> Override:
 
 
 def _raw(words: Sequence[str], with_hydra: bool = False) -> DictConfig:
+    chosen, keyed = _split(words)
+    if with_hydra or not all(_sets_a_key(override) for override in keyed):
+        return _composed(words, with_hydra)
+    config = deepcopy(_base(tuple(chosen)))
+    try:
+        for override in keyed:
+            OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+    except OmegaConfBaseException:
+        return _composed(words)  # for the error that Hydra makes of it
+    return config
+
+
+@lru_cache(maxsize=256)
+def _base(chosen: tuple[str, ...]) -> DictConfig:
+    """Return what some choices from groups make; the jobs of a sweep share it, and Hydra takes a fifth of a second."""
+    return _composed(chosen)
+
+
+def _sets_a_key(override: Override) -> bool:
+    """Tell whether an override does no more than give a value to a key, which Hydra does last and by OmegaConf."""
+    plain = override.type == OverrideType.CHANGE and not override.is_sweep_override()
+    return plain and override.package is None and not override.is_hydra_override()
+
+
+def _composed(words: Sequence[str], with_hydra: bool = False) -> DictConfig:
     # Hydra keeps one application for the whole process; a caller may be inside its own.
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from benchmarks.runner import Stopped
 from benchmarks.scoring import metric_named
-from methods.overrides import OverrideError, asks_for_help, check
+from methods.overrides import OverrideError, check
 from methods.schema import CONF_DIR, Settings
 from methods.settings import problems
 from scripts.failure import Failure
@@ -94,7 +94,7 @@ class Launch(Generic[T]):
         """Return the exit code: 0, 1 if a job failed, 2 for a command line that cannot work, 130 after Ctrl-C."""
         try:
             self.jobs = check(sys.argv[1:])
-            bad = [] if asks_for_help(sys.argv[1:]) else list(dict.fromkeys(self._problems()))
+            bad = list(dict.fromkeys(self._problems()))
         except OverrideError as error:
             bad = str(error).splitlines()
         for problem in bad:
@@ -147,7 +147,8 @@ class Launch(Generic[T]):
                 metric_named(settings.dataset.metric)
             except ValueError as error:
                 yield str(error)
-        yield from _model_problems([job for job in self.jobs if not problems(job)])
+        if self.jobs:
+            yield from _model_problems([job for job in self.jobs if not problems(job)])
         if self._preflight is not None:
             yield from self._preflight(self.jobs, sys.argv[1:])
 

@@ -4,6 +4,7 @@ import pytest
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
 
 from methods.overrides import OverrideError, check, compose, groups
 from methods.schema import CONF_DIR
@@ -137,3 +138,19 @@ def test_composing_inside_another_hydra_application_leaves_that_one_as_it_was() 
         assert compose(["method=pld"]).drafter["name"] == "pld"
         assert GlobalHydra.instance().is_initialized()
         assert hydra_compose("config").method.name == "sense"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["method=union", "model=qwen3-8b", "drafter.drafters=[sen,{name: pld, num_tokens: 5}]", "decode.temperature=1"],
+        ["experiment=quickstart", "method=pld", "dataset.path=null", "dataset.num_samples=4", "results_dir=/a b"],
+        ["method=sense", "datastore=ood", "verifier=fly", "drafter.num_candidates=3", "model.path='a, b'"],
+    ],
+)
+def test_what_is_composed_is_what_hydra_composes(words: list[str]) -> None:
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        expected = OmegaConf.to_object(hydra_compose("config", overrides=words))
+    # What the choices from groups make is kept, and must not change with what a job sets.
+    assert [compose(words), compose(words)] == [expected, expected]
