@@ -146,7 +146,7 @@ def test_composing_inside_another_hydra_application_leaves_that_one_as_it_was() 
         [],
         ["method=union", "model=qwen3-8b", "drafter.drafters=[sen,{name: pld, num_tokens: 5}]", "decode.temperature=1"],
         ["experiment=quickstart", "method=pld", "dataset.path=null", "dataset.num_samples=4", "results_dir=/a b"],
-        ["method=sense", "datastore=ood", "verifier=fly", "drafter.num_candidates=3", "model.path='a, b'"],
+        ["method=sense", "datastore=ood", "verifier=fly", "drafter.alpha=0.4", "model.path='a, b'"],
     ],
 )
 def test_what_is_composed_is_what_hydra_composes(words: list[str]) -> None:
