@@ -32,10 +32,15 @@ class _Meeting(Protocol):
     def check_tokenizers(self, target: Any, draft: Any) -> None: ...
 
 
+def models(settings: Settings) -> list[ModelSettings]:
+    """Return the target, and the draft model if the drafter asks for one."""
+    drafts = [draft_settings(settings)] if DRAFTERS.asks_for(settings.drafter, MODEL) else []
+    return [settings.model, *drafts]
+
+
 def loaded_model(settings: Settings) -> LoadedModel:
     """Return the model of these settings; one that was loaded before for others is given up."""
-    drafts = [draft_settings(settings)] if DRAFTERS.asks_for(settings.drafter, MODEL) else []
-    needed = {_key(settings, model) for model in (settings.model, *drafts)}
+    needed = {_key(settings, model) for model in models(settings)}
     # A sweep over models must not hold two at a time.
     for key in _LOADED.keys() - needed:
         del _LOADED[key]

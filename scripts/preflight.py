@@ -35,6 +35,7 @@ def preflight(jobs: Sequence[Settings], words: Sequence[str]) -> Iterator[str]:
     yield from _each(sound, lambda job: str(cache_folder(job)), _cache_problems)
     yield from _each(sound, lambda job: repr(job.dataset), lambda job: load_corpus(job.dataset, "test"))
     yield from _each(sound, _parts, _part_problems)
+    yield from _each(sound, _models, _memory_problems)
     try:
         yield from _disk_problems(sound)
     except ValueError:
@@ -105,6 +106,31 @@ def _part_problems(job: Settings) -> None:
         if plan is not None:
             plan.opened()
         check_calibration(job)
+
+
+def _models(job: Settings) -> str:
+    return repr((job.mode == "replay", job.model, job.draft_model, job.drafter["name"], job.device, job.dtype))
+
+
+def _memory_problems(job: Settings) -> None:
+    """Raise ValueError if the models of a job are here and do not fit into memory."""
+    from methods.loaded import check_models, models
+    from primitives.models.device import dtype_name, resolve_device, resolve_dtype
+    from primitives.models.loading import is_here, model_folder
+    from primitives.models.memory import free_mb, weights_mb
+
+    if job.mode == "replay" or check_models(job):
+        return
+    device, cache = resolve_device(job.device), cache_folder(job)
+    dtype = resolve_dtype(job.dtype, device)
+    folders = {model_folder(model, cache)[0] for model in models(job) if is_here(model, cache)}
+    needed, free = sum(weights_mb(folder, dtype) for folder in folders), free_mb(device)
+    if needed > free:
+        smaller = "a smaller model or dtype=bfloat16" if dtype_name(dtype) == "float32" else "a smaller model"
+        raise ValueError(
+            f"the weights of {' and '.join(model.name for model in models(job))} take {needed:,.0f} MB as "
+            f"{dtype_name(dtype)}, and {device} has {free:,.0f} MB free: choose {smaller}"
+        )
 
 
 def _disk_problems(jobs: Sequence[Settings]) -> Iterator[str]:

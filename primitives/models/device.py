@@ -27,7 +27,8 @@ def resolve_device(device: str) -> torch.device:
         return torch.device("cpu")
     match = re.fullmatch(r"cuda(?::(\d+))?", device)
     if match is None:
-        raise ValueError(f"device '{device}' is unknown: {nearest(device, DEVICES)} (cuda:N for the other GPUs)")
+        meant = nearest("cuda" if device == "gpu" else device, DEVICES)
+        raise ValueError(f"device '{device}' is unknown: {meant} (cuda:N for the other GPUs)")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not count:
         raise ValueError(f"device '{device}' cannot be used: PyTorch sees no CUDA GPU here; set device=cpu or auto")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from methods import overrides
 from methods.overrides import launcher
@@ -13,6 +14,7 @@ from methods.schema import CONF_DIR, Settings
 from methods.settings import compose
 from scripts.estimate import estimate
 from scripts.preflight import preflight
+from tests.unit.methods.conftest import save_model
 
 Job = Callable[..., Settings]
 
@@ -84,6 +86,21 @@ def test_a_full_disk_is_seen_before_the_first_job(job: Job, monkeypatch: pytest.
     monkeypatch.setattr("shutil.disk_usage", lambda place: Usage)
     found = list(preflight([job("method=pld", "dataset.num_samples=16")] * 3, []))
     assert [sentence.split(" has ")[1] for sentence in found] == ["1 MB free, and the samples may take 2 MB"]
+
+
+def test_weights_that_do_not_fit_into_memory_are_seen(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_model(tmp_path / "tiny", kind="llama")
+    jobs = [job("method=pld", f"model.path={tmp_path / 'tiny'}", f"dtype={dtype}") for dtype in ("float32", "bfloat16")]
+    numbers = sum(tensor.numel() for tensor in load_file(tmp_path / "tiny" / "model.safetensors").values())
+    monkeypatch.setattr("primitives.models.memory.free_mb", lambda device: numbers * 3 / 2**20)
+    (found,) = preflight([*jobs, *jobs], [])
+    assert found.startswith("the weights of tiny take ")
+    assert found.endswith(" MB free: choose a smaller model or dtype=bfloat16")
+    with_draft = job("method=sps", *(f"{key}={tmp_path / 'tiny'}" for key in ("model.path", "draft_model")))
+    monkeypatch.setattr("primitives.models.memory.free_mb", lambda device: numbers * 4 / 2**20)
+    assert list(preflight([with_draft], [])) == []  # the weights are shared
 
 
 def test_the_time_is_told_from_finished_runs(job: Job, tmp_path: Path) -> None:
