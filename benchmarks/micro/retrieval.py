@@ -83,7 +83,7 @@ def _queries(pipeline: Pipeline) -> list[Query]:
         prompt = turn_ids(pipeline, example)
         answer = pipeline.model.tokenizer(example.reference, add_special_tokens=False).input_ids
         text = np.array([*prompt, *answer], np.int64)
-        states = hidden_states(pipeline.model.model, [text])[0]
+        states = hidden_states(pipeline.model.model, [text], pipeline.settings.datastore.layer)[0]
         count = QUERIES * (turn + 1) // len(examples) - QUERIES * turn // len(examples)
         for place in np.linspace(len(prompt), len(text) - 1, count).astype(int):
             found.append(Query(text[: place + 1], states[:place]))

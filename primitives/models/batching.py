@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -79,9 +78,7 @@ def hidden_states(
     ids = np.zeros((len(sequences), longest), np.int64)
     for row, sequence in enumerate(sequences):
         ids[row, : len(sequence)] = sequence
-    with _entering(model, layer) as caught:
-        output = model.get_decoder()(input_ids=torch.from_numpy(ids).to(model.device), use_cache=False)
-    hidden = output.last_hidden_state if layer is None else caught[0]
+    hidden = _states(model, torch.from_numpy(ids).to(model.device), layer)
     return [hidden[row, : len(sequence)].float().cpu().numpy() for row, sequence in enumerate(sequences)]
 
 
@@ -97,17 +94,27 @@ def check_layer(model: PreTrainedModel, layer: int | None) -> None:
         )
 
 
-@contextmanager
-def _entering(model: PreTrainedModel, layer: int | None) -> Iterator[list[torch.Tensor]]:
-    """Catch what enters a decoder layer; nothing for None."""
+class _Reached(Exception):
+    """What enters a decoder layer is known, so that the layers from there on need not run."""
+
+    def __init__(self, states: torch.Tensor) -> None:
+        self.states = states
+
+
+def _states(model: PreTrainedModel, ids: torch.Tensor, layer: int | None) -> torch.Tensor:
     check_layer(model, layer)
-    caught: list[torch.Tensor] = []
+    decoder = model.get_decoder()
     if layer is None:
-        yield caught
-        return
-    block = decoder_layers(model)[layer]
-    handle = block.register_forward_pre_hook(lambda _module, inputs: caught.append(inputs[0]))
+        return cast(torch.Tensor, decoder(input_ids=ids, use_cache=False).last_hidden_state)
+
+    def stop(_module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        raise _Reached(inputs[0])
+
+    handle = decoder_layers(model)[layer].register_forward_pre_hook(stop)
     try:
-        yield caught
+        decoder(input_ids=ids, use_cache=False)
+    except _Reached as reached:
+        return reached.states
     finally:
         handle.remove()
+    raise RuntimeError(f"the model never entered its layer {layer}")
