@@ -1,4 +1,4 @@
-"""How much memory this process takes."""
+"""How much memory this process takes, and how much is free."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import resource
 import sys
 from pathlib import Path
+
+import psutil
+import torch
 
 _STATM = Path("/proc/self/statm")
 
@@ -21,3 +24,10 @@ def peak_rss_mb() -> float:
     """Return the most memory the process has held so far, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def free_mb(device: torch.device) -> float:
+    """Return the MB that a device has left, on a CPU without swapping."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0] / 2**20)
+    return float(psutil.virtual_memory().available / 2**20)

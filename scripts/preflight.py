@@ -114,12 +114,13 @@ def _models(job: Settings) -> str:
 
 def _memory_problems(job: Settings) -> None:
     """Raise ValueError if the models of a job are here and do not fit into memory."""
-    from methods.loaded import check_models, models
+    from methods.loaded import models
+    from methods.memory import free_mb
     from primitives.models.device import dtype_name, resolve_device, resolve_dtype
+    from primitives.models.folder import weights_mb
     from primitives.models.loading import is_here, model_folder
-    from primitives.models.memory import free_mb, weights_mb
 
-    if job.mode == "replay" or check_models(job):
+    if job.mode == "replay":
         return
     device, cache = resolve_device(job.device), cache_folder(job)
     dtype = resolve_dtype(job.dtype, device)

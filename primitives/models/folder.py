@@ -1,9 +1,15 @@
-"""Model folders on disk: what must lie in one."""
+"""Model folders on disk: what must lie in one, and how much memory its weights take."""
 
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from primitives.models.wording import brief
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 INDEX = "model.safetensors.index.json"
@@ -41,3 +47,20 @@ def weight_files(folder: Path) -> list[Path]:
         index = json.loads((folder / INDEX).read_text("utf-8"))
         return [folder / name for name in sorted(set(index["weight_map"].values()))]
     return sorted(folder.glob("*.safetensors"))
+
+
+def weights_mb(folder: Path, dtype: torch.dtype) -> float:
+    """Return the MB that the weights of a model folder take in a number format; only the files' headers are read.
+
+    Raises:
+        ValueError: a file is damaged.
+    """
+    try:
+        return sum(map(_numbers, weight_files(folder))) * dtype.itemsize / 2**20
+    except SafetensorError as error:
+        raise ValueError(f"weights in '{folder}' are damaged ({brief(error)}): fetch them again") from error
+
+
+def _numbers(file: Path) -> int:
+    with safe_open(file, "pt") as tensors:
+        return sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118

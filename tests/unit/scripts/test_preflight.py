@@ -94,13 +94,20 @@ def test_weights_that_do_not_fit_into_memory_are_seen(
     save_model(tmp_path / "tiny", kind="llama")
     jobs = [job("method=pld", f"model.path={tmp_path / 'tiny'}", f"dtype={dtype}") for dtype in ("float32", "bfloat16")]
     numbers = sum(tensor.numel() for tensor in load_file(tmp_path / "tiny" / "model.safetensors").values())
-    monkeypatch.setattr("primitives.models.memory.free_mb", lambda device: numbers * 3 / 2**20)
+    monkeypatch.setattr("methods.memory.free_mb", lambda device: numbers * 3 / 2**20)
     (found,) = preflight([*jobs, *jobs], [])
     assert found.startswith("the weights of tiny take ")
     assert found.endswith(" MB free: choose a smaller model or dtype=bfloat16")
     with_draft = job("method=sps", *(f"{key}={tmp_path / 'tiny'}" for key in ("model.path", "draft_model")))
-    monkeypatch.setattr("primitives.models.memory.free_mb", lambda device: numbers * 4 / 2**20)
+    monkeypatch.setattr("methods.memory.free_mb", lambda device: numbers * 4 / 2**20)
     assert list(preflight([with_draft], [])) == []  # the weights are shared
+
+
+def test_damaged_weights_are_seen(job: Job, tmp_path: Path) -> None:
+    save_model(tmp_path / "tiny", kind="llama")
+    (tmp_path / "tiny" / "model.safetensors").write_bytes(b"nothing")
+    (found,) = preflight([job("method=pld", f"model.path={tmp_path / 'tiny'}")], [])
+    assert found.startswith(f"weights in '{tmp_path / 'tiny'}' are damaged (")
 
 
 def test_the_time_is_told_from_finished_runs(job: Job, tmp_path: Path) -> None:
