@@ -82,7 +82,7 @@ def launcher(argv: Sequence[str]) -> str:
         return named[-1]
     # Hydra, too, leaves what is swept over out of the configuration that its launcher is taken from.
     words = [str(override.input_line) for override in overrides if not override.is_sweep_override()]
-    return str(_raw(words, with_hydra=True).hydra.runtime.choices["hydra/launcher"])
+    return str(_composed(words, with_hydra=True).hydra.runtime.choices["hydra/launcher"])
 
 
 def given(argv: Sequence[str]) -> list[str]:
@@ -168,10 +168,10 @@ def _parse(word: str) -> Override:
         raise OverrideError(f"cannot read '{word}': {QUOTING}") from error
 
 
-def _raw(words: Sequence[str], with_hydra: bool = False) -> DictConfig:
+def _raw(words: Sequence[str]) -> DictConfig:
     chosen, keyed = _split(words)
-    if with_hydra or not all(_sets_a_key(override) for override in keyed):
-        return _composed(words, with_hydra)
+    if not all(_sets_a_key(override) for override in keyed):
+        return _composed(words)
     config = deepcopy(_base(tuple(chosen)))
     try:
         for override in keyed:
