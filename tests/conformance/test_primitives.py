@@ -312,7 +312,7 @@ def test_a_lossy_rule_over_drawn_tokens_makes_progress_and_ends_in_time(
 
 @pytest.mark.parametrize(
     ("verifier", "shape", "knobs"),
-    [(name, shape, knobs) for name, shape in WIDEST for other, knobs in NEUTRAL if other == name],
+    [(name, shape, knobs) for name, shape in JUDGED for other, knobs in NEUTRAL if other == name],
 )
 @pytest.mark.parametrize("drafter", [*DRAFTERS.names(), "oracle", "liar", "random"])
 def test_the_neutral_setting_of_a_lossy_verifier_is_exact(
