@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,23 +25,22 @@ def states_of(model: PreTrainedModel, pairs: list[Pair], layer: int | None) -> I
         pairs: int64[T] prompt and int64[n] answer, neither empty.
         layer: see `batching.hidden_states`.
     """
-    for group in _grouped(pairs):
-        texts = [np.concatenate(pair) for pair in group]
-        for (prompt, _), states in zip(group, hidden_states(model, texts, layer), strict=True):
-            # The state of the token before predicts a token, so an answer's states begin at the prompt's last one.
-            yield states[len(prompt) - 1 : -1]
+    made: dict[int, Keys] = {}
+    for group in _grouped([len(prompt) + len(answer) for prompt, answer in pairs]):
+        texts = [np.concatenate(pairs[row]) for row in group]
+        made.update(zip(group, hidden_states(model, texts, layer), strict=True))
+    for row, (prompt, _) in enumerate(pairs):
+        # The state of the token before predicts a token, so an answer's states begin at the prompt's last one.
+        yield made[row][len(prompt) - 1 : -1]
 
 
-def _grouped(pairs: list[Pair]) -> Iterator[list[Pair]]:
-    """Yield the pairs in their order, as many at a time as one forward takes when padded to the longest."""
-    group: list[Pair] = []
-    longest = 0
-    for pair in pairs:
-        length = len(pair[0]) + len(pair[1])
-        if group and max(longest, length) * (len(group) + 1) > TOKENS_PER_FORWARD:
+def _grouped(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield rows from the shortest text to the longest, as many at a time as one forward takes, padding included."""
+    group: list[int] = []
+    for row in np.argsort(lengths, kind="stable").tolist():
+        if group and lengths[row] * (len(group) + 1) > TOKENS_PER_FORWARD:
             yield group
-            group, longest = [], 0
-        group.append(pair)
-        longest = max(longest, length)
+            group = []
+        group.append(row)
     if group:
         yield group
