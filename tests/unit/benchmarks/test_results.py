@@ -61,6 +61,13 @@ def test_names_of_folders_are_short_and_safe(text: str, name: str) -> None:
     assert safe_name(text) == name
 
 
+def test_values_that_look_alike_in_a_path_have_folders_of_their_own(tmp_path: Path) -> None:
+    names = ("a, b", "a b", "a_b", "a\u00f6b", "a/b", "x" * 300, "x" * 301)
+    paths = [RunFolder.locate(tmp_path, "gsm8k", name, "pld", {**CONFIG, "model": name}).path for name in names]
+    assert len(set(paths)) == len(paths)
+    assert all(len(part) < 100 for path in paths for part in path.relative_to(tmp_path).parts)
+
+
 def test_samples_come_back_as_they_went_in(folder: RunFolder) -> None:
     sample = _sample("a", text="one\u2028two\x85three\r\n\U0001f600\ud800", ms=1.25, committed=[3, 1], score=None)
     folder.begin(MANIFEST, resume=True)

@@ -4,8 +4,12 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import torch
+from huggingface_hub import HfApi
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from methods.schema import Settings
 from scripts.launch import Launch
@@ -132,3 +136,39 @@ def test_what_the_preflight_finds_is_printed_with_the_rest(
         "error: decode.max_new_tokens is 0; it must be at least 1",
         "error: 2 jobs are too many",
     ]
+
+
+def hub(_api: HfApi, name: str) -> None:
+    """Answer as the hub would whether a model may be fetched."""
+    if name == "org/gated":
+        raise GatedRepoError("403", response=Mock())
+    if name == "org/typing-eror":
+        raise RepositoryNotFoundError("404", response=Mock())
+    raise ConnectionError("no route to host")
+
+
+def test_every_model_and_device_that_cannot_be_had_is_told_before_the_first_job(
+    launch: Callable[..., Launch[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(HfApi, "auth_check", hub)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    swept = ("model.hub_id=org/gated,org/typing-eror,org/far", "model.embedded=false", "method=sps")
+    assert launch(seed, "-m", *swept, "draft_model=smollm2-135m", "device=cpu")() == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 3  # each target is missed, none of them the draft model, which is there
+    for line, part in zip(
+        said, ("'org/gated' is gated: accept its licence", "is not on the hub", "no route"), strict=True
+    ):
+        assert part in line
+    assert launch(seed, "-m", "model.path=/no/such,/nor/this", "device=cuda", "dtype=float16")() == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "which does not exist" in line] == [
+        f"error: model.path is '{path}', which does not exist: give a model folder or a .gguf file"
+        for path in ("/no/such", "/nor/this")
+    ]
+    assert sum("sees no CUDA GPU here; set device=cpu or auto" in line for line in said) == 1
+    assert sum("dtype 'float16' cannot be used on a CPU" in line for line in said) == 1
+    assert list(tmp_path.iterdir()) == []
