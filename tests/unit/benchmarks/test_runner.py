@@ -135,9 +135,9 @@ def test_a_torn_line_is_run_again(pipeline: Any, corpus: Corpus) -> None:
     first, _ = _run(pipeline, corpus)
     path = first.folder.path / "samples.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
-    (first.folder.path / "summary.json").unlink()
     pipeline.calls.clear()
-    again, _ = _run(pipeline, corpus)
+    again, output = _run(pipeline, corpus)
+    assert "goes on after 4 of 5 prompts, which are kept" in output
     assert {prompt for _, prompt in _calls(pipeline)} == {4}
     assert again.summary["tau"] == first.summary["tau"]
     assert again.summary["n"] == 5
