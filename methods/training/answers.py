@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -96,7 +97,7 @@ class Answers:
         todo = [batch for batch in plan if not batch[0].facts.is_file()]
         with TokenProgress(f"answers of {self.settings.model.name}", len(todo)) as progress:
             for shard, name, rows in todo:
-                with enough_memory(self._too_many):
+                with enough_memory(partial(self._too_many, len(rows))):
                     made = self._make(shard, name, rows)
                 progress.advance(1, made)
         return [shard for shard, _, _ in plan]
@@ -184,8 +185,8 @@ class Answers:
     def _together(self) -> int:
         return min(self.training.answer_micro_batch or self.training.answer_batch, self.training.answer_batch)
 
-    def _too_many(self) -> str:
-        return too_many_answers(self.training, self._together, self.model.model.device)
+    def _too_many(self, rows: int) -> str:
+        return too_many_answers(self.training, min(self._together, rows), self.model.model.device)
 
     def _prompt(self, name: str, instruction: str) -> Ints:
         if not instruction.strip():

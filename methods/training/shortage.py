@@ -17,7 +17,7 @@ def too_many_tokens(
     """Return what to do where a forward or backward over one of the parts of a step does not fit."""
     longest = max(len(one.tokens) for part in parts for one in part)
     largest = max(len(part) * max(len(one.tokens) for one in part) for part in parts)
-    if all(len(part) == 1 for part in parts):
+    if largest == longest:
         return (
             f"one answer of {longest} tokens at a time is too much for the memory of {device}: free some of it, or "
             f"lower training.max_new_tokens, training.max_prompt_tokens or {also_lower}, which begins another training"

@@ -271,7 +271,7 @@ def test_a_training_that_ran_out_of_memory_goes_on_with_smaller_parts(
     with monkeypatch.context() as patched:
         full = Full(Trainer._gradients, 3)
         patched.setattr(Trainer, "_gradients", lambda *arguments: full(*arguments))
-        with pytest.raises(ValueError, match=r"set training.micro_batch_tokens=\d+, which changes no result") as caught:
+        with pytest.raises(ValueError, match=r"too much for the memory of cpu") as caught:
             train_eagle(small(words, rows_folder, six_layers, kind, tmp_path / "torn", late))
     assert f"{tmp_path / 'torn' / CHECKPOINT} is kept, and the training goes on from step 2" in str(caught.value)
     calls = Full(Trainer._gradients, 10**6)
@@ -280,8 +280,10 @@ def test_a_training_that_ran_out_of_memory_goes_on_with_smaller_parts(
     torn = train_eagle(small(words, rows_folder, six_layers, kind, tmp_path / "torn", *smaller))
     assert 10**6 - calls.left == len(whole.rows) - 2
     assert [row["step"] for row in torn.rows] == [row["step"] for row in whole.rows]
+    assert untimed(torn.rows[:2]) == untimed(whole.rows[:2])
+    assert torn.rows[2]["losses"] == pytest.approx(whole.rows[2]["losses"], rel=1e-4)
     for ours, theirs in zip(torn.rows, whole.rows, strict=True):
-        assert ours["losses"] == pytest.approx(theirs["losses"], rel=1e-3)
+        assert ours["losses"] == pytest.approx(theirs["losses"], rel=5e-2)
         assert ("shares" in ours) == ("shares" in theirs)
 
 
@@ -296,7 +298,7 @@ def test_memory_that_ends_in_a_batch_an_objective_or_a_measurement_costs_no_step
         monkeypatch.setattr(torn, name, Full(getattr(torn, name), number))
         if name == "objective":
             torn.objective.counts = Objective(torn.settings, head_target().output).counts
-        with pytest.raises(ValueError, match=r"set training.micro_batch_tokens=\d+") as caught:
+        with pytest.raises(ValueError, match=r"too much for the memory of cpu") as caught:
             torn.run(answers[1:], answers[:1])
         assert torn.step
         assert f"{folder / CHECKPOINT} is kept, and the training goes on from step {torn.step}" in str(caught.value)
@@ -341,12 +343,11 @@ def test_memory_that_ends_in_the_optimiser_leaves_the_last_checkpoint(
 def test_answers_that_need_too_much_memory_name_their_batch_and_go_on_in_parts(
     words: Words, rows_folder: Path, six_layers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = f"cache_dir={tmp_path / 'cache'}"
     with monkeypatch.context() as patched:
         patched.setattr(answering, "recorded_answers", Full(recorded_answers, 2))
-        with pytest.raises(ValueError, match=r"^4 answers at once, of training.answer_batch=4, are too much") as caught:
-            train_eagle(small(words, rows_folder, six_layers, "eagle2", tmp_path / "head", cache))
-        assert str(caught.value).endswith("set training.answer_micro_batch=2; finished answers are kept")
+        with pytest.raises(ValueError, match=r"^2 answers at once, of training.answer_batch=4, are too much") as caught:
+            train_eagle(small(words, rows_folder, six_layers, "eagle2", tmp_path / "head"))
+        assert str(caught.value).endswith("set training.answer_micro_batch=1; finished answers are kept")
     sizes = []
 
     def counted(model: Any, prompts: Any, *more: Any) -> Any:
@@ -355,12 +356,10 @@ def test_answers_that_need_too_much_memory_name_their_batch_and_go_on_in_parts(
 
     monkeypatch.setattr(answering, "recorded_answers", counted)
     parts = "training.answer_micro_batch=1"
-    assert train_eagle(small(words, rows_folder, six_layers, "eagle2", tmp_path / "head", cache, parts)).rows
+    assert train_eagle(small(words, rows_folder, six_layers, "eagle2", tmp_path / "head", parts)).rows
     assert sizes == [1, 1]
     monkeypatch.setattr(answering, "recorded_answers", Full(None, 1))
-    shorter = small(
-        words, rows_folder, six_layers, "eagle2", tmp_path / "more", cache, parts, "training.max_new_tokens=9"
-    )
+    shorter = small(words, rows_folder, six_layers, "eagle2", tmp_path / "more", parts, "training.max_new_tokens=9")
     with pytest.raises(ValueError, match=r"^one answer at a time is too much"):
         train_eagle(shorter)
 
