@@ -348,7 +348,7 @@ def test_answers_that_need_too_much_memory_name_their_batch_and_go_on_in_parts(
         with pytest.raises(ValueError, match=r"^2 answers at once, of training.answer_batch=4, are too much") as caught:
             train_eagle(small(words, rows_folder, six_layers, "eagle2", tmp_path / "head"))
         assert str(caught.value).endswith("set training.answer_micro_batch=1; finished answers are kept")
-    sizes = []
+    sizes: list[int] = []
 
     def counted(model: Any, prompts: Any, *more: Any) -> Any:
         sizes.append(len(prompts))
