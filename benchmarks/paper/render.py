@@ -73,6 +73,8 @@ def latex(table: Table) -> str:
 def csv(table: Table) -> str:
     """Return one line for each cell: labels, value, interval, n, the paper's value and the ratio to it, runs."""
     lines = []
+    published_columns = () if table.published is None else ("published", "ratio")
+    names = [*table.heads, "group", "figure", "value", "low", "high", "n", *published_columns, "runs"]
     for row in table.rows:
         for column in table.columns:
             cell, published = table.cell(row, column), table.published_value(row, column)
@@ -88,7 +90,7 @@ def csv(table: Table) -> str:
                     "runs": " ".join(cell.runs),
                 }
             )
-    return str(pd.DataFrame(lines).to_csv(index=False, lineterminator="\n"))
+    return str(pd.DataFrame(lines, columns=names).to_csv(index=False, lineterminator="\n"))
 
 
 def _title(table: Table) -> str:

@@ -41,6 +41,7 @@ class Row:
     label: str
     parts: str
     guarantee: str
+    replayed: bool
     quality: str
     warnings: list[str]
     dataset: str
@@ -88,6 +89,7 @@ def _row(place: int, run: Run, label: str) -> Row:
         label=label,
         parts=f"{manifest['drafter']} + {manifest['verifier']}",
         guarantee=manifest["guarantee"],
+        replayed=run.replayed,
         quality=quality_words(run),
         warnings=_warnings(run),
         dataset=manifest["dataset"]["name"],
