@@ -62,10 +62,10 @@ def _quality(side: str) -> Reader:
 
 
 def _distinct(run: Run) -> Cell:
-    """Return the different 4-grams of the outputs, as a share of plain decoding's."""
-    distinct = run.summary["distinct_n"]
-    ratio = distinct["method"] / distinct["baseline"] if distinct["method"] and distinct["baseline"] else None
-    return Cell(ratio, n=run.summary["n"], runs=(run.hash,))
+    """Return the share of different 4-grams in an output / in plain decoding's, where both are long enough for one."""
+    pairs = [(prompt["distinct_4"], prompt["baseline"]["distinct_4"]) for prompt in run.prompts]
+    known = np.array([pair for pair in pairs if None not in pair], np.float64).reshape(-1, 2)
+    return of_estimate(ratio_of_totals(known[:, 0], known[:, 1]), len(known), [run.hash])
 
 
 def _of_prompts(above: str, below: str) -> Reader:
