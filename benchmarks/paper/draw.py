@@ -30,6 +30,8 @@ _STYLE: Final[dict[Any, Any]] = {
     "legend.frameon": False,
 }
 _DPI: Final = 150
+# Of bars that stand 0.4 to both sides of a group's place.
+_MARGIN: Final = 0.6
 
 
 @contextmanager
@@ -88,6 +90,8 @@ def grouped_bars(axes: Axes, groups: Sequence[str], series: Sequence[tuple[str, 
             error_kw={"linewidth": 0.8},
         )
     axes.set_xticks(places, groups)
+    # Groups without a bar keep their place, too.
+    axes.set_xlim(-_MARGIN, len(groups) - 1 + _MARGIN)
     axes.grid(visible=True, axis="y", alpha=0.3)
 
 

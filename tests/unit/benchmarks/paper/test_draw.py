@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from benchmarks.paper.cells import EMPTY, Cell
+from benchmarks.paper.draw import grouped_bars, panels
+
+
+def test_groups_without_a_bar_keep_their_place() -> None:
+    _, ((axes,),) = panels(1, 1, (4, 3))
+    grouped_bars(axes, ["GSM8K", "TriviaQA", "Mean"], [("a", [Cell(2.0), EMPTY, EMPTY])])
+    left, right = axes.get_xlim()
+    bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
+    assert left < min(start for start, _ in bars)
+    assert right > 2
