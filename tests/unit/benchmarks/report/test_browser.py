@@ -105,7 +105,7 @@ def test_a_pass_of_a_replay_is_shown_without_times(chromium: Any, tmp_path: Path
     chromium.get(out.as_uri())
     _wait(chromium, "#ours .tok")
     assert _text(chromium, "#pass-facts").endswith("4 tokens committed. A replay has no times.")
-    assert "speedup of this prompt–" in _text(chromium, "#facts")
+    assert "speedup of this prompt\N{EN DASH}" in _text(chromium, "#facts")
 
 
 def test_each_token_shows_how_it_was_made_by_hue_and_by_line(opened: Any) -> None:
