@@ -23,6 +23,7 @@ class Cell:
         high: upper end.
         n: prompts, or builds of stores, behind it.
         runs: hashes of the runs that it was read from.
+        cut: of a quality, how many of the outputs behind it ended at the token budget.
     """
 
     value: float | str | None = None
@@ -30,6 +31,7 @@ class Cell:
     high: float | None = None
     n: int | None = None
     runs: tuple[str, ...] = ()
+    cut: int | None = None
 
     @property
     def number(self) -> float | None:
@@ -56,7 +58,8 @@ def _quality(side: str) -> Reader:
         if quality is None:
             return EMPTY
         low, high = quality[f"{side}_interval"]
-        return Cell(quality[side], low, high, quality["n"], (run.hash,))
+        cut = run.summary["cut"].get(side)
+        return Cell(quality[side], low, high, quality["n"], (run.hash,), cut)
 
     return read
 
