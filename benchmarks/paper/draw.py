@@ -10,6 +10,8 @@ from typing import Any, Final
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from benchmarks.paper.cells import Cell
@@ -45,11 +47,15 @@ def style() -> Iterator[None]:
 
 def save(figure: Figure, folder: Path, name: str) -> None:
     """Write a figure as PNG and SVG, without date and version."""
-    # Laying out takes longer than drawing, and both files can have the same layout.
-    figure.draw_without_rendering()
+    # Laying out takes longer than drawing, and both files can have the same layout; savefig would go through all
+    # artists once more for it before it draws either.
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
     figure.set_layout_engine("none")
-    figure.savefig(folder / f"{name}.png", dpi=_DPI, metadata={"Software": None})
-    figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
+    figure.set_dpi(_DPI)
+    FigureCanvasAgg(figure).print_png(folder / f"{name}.png", metadata={"Software": None})
+    FigureCanvasSVG(figure).print_svg(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
 
 
 def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[list[Axes]]]:
