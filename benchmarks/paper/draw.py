@@ -54,8 +54,10 @@ def save(figure: Figure, folder: Path, name: str) -> None:
         engine.execute(figure)
     figure.set_layout_engine("none")
     figure.set_dpi(_DPI)
-    FigureCanvasAgg(figure).print_png(folder / f"{name}.png", metadata={"Software": None})
-    FigureCanvasSVG(figure).print_svg(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.print_png(folder / f"{name}.png", metadata={"Software": None})
+    canvas = FigureCanvasSVG(figure)
+    canvas.print_svg(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
 
 
 def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[list[Axes]]]:
