@@ -93,7 +93,7 @@ class SpsDrafter(ModelDrafter):
         self._length.learn(self._draft, outcome)
 
     def _drawn(self, context: Context, count: int) -> DraftTree:
-        """Return the chain of tokens that the draft model draws, with the laws that they were drawn from."""
+        """Return the chain of tokens that the draft model draws or chooses, with its laws where they are asked for."""
         text = np.concatenate([context.tokens, np.zeros(count, np.int64)])
         done, laws, log_q = len(context.tokens), [], [0.0]
         for step in range(int(min(count, self.room(context.tokens)))):
@@ -119,14 +119,15 @@ class SpsDrafter(ModelDrafter):
         )
 
     def _next(self, context: Context, logits: torch.Tensor, text: Ints) -> tuple[int, Any, float]:
-        """Return the next drafted token, the law it was drawn from (None: the best one), and log q of it."""
-        processed = self.laws(context, logits[None], text[None])
-        if context.decoding.greedy:
+        """Return the next drafted token, the law that it is the best or a draw of if asked for, and log q of it."""
+        decoding, processed = context.decoding, self.laws(context, logits[None], text[None])
+        if decoding.greedy:
             token = int(greedy_choice(processed)[0])
             best = processed[0].float()
-            return token, None, float(best[token] - best.logsumexp(-1))
+            law = probabilities(processed) if decoding.laws else None
+            return token, law, float(best[token] - best.logsumexp(-1))
         law = probabilities(processed)
-        token = draw(law[0], context.decoding.rng)
+        token = draw(law[0], decoding.rng)
         return token, law, float(law[0, token].log())
 
     def _translated(self, context: Context, count: int, words: Retokeniser) -> DraftTree:

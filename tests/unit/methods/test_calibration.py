@@ -244,3 +244,18 @@ def test_prompts_of_the_store_are_left_out_where_drafts_are_looked_at(
     assert store is not None
     assert len(store.facts["prompts"]) == 6
     assert len(set(seen) - set(store.facts["prompts"])) == 2
+
+
+EASD = ("verifier=easd", *SMALL[1:])
+
+
+@pytest.mark.parametrize("drafter", ["sps", "sps_tree"])
+def test_thresholds_of_easd_are_measured_with_a_draft_model(drafter: str, words: Words, other_folder: Path) -> None:
+    drafted = words("sps", f"drafter={drafter}", f"draft_model={other_folder}")
+    found = measured([*drafted, *EASD])
+    assert found.facts["samples"] > 4
+    assert 0 < found.constants["theta_t"] < 1
+    assert 0 < found.constants["theta_d"] < 1
+    pipeline = assemble(compose([*drafted, "verifier=easd"]))
+    assert pipeline.manifest()["calibration"] == found.fingerprint
+    assert len(pipeline.generate("a b a b a b", max_new_tokens=12).ids) == 12

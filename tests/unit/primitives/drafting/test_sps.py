@@ -35,11 +35,11 @@ def sps(draft: Draft, name: str = "sps", target: str = "llama", tokenizer: Any =
 def run(
     drafter: Drafter, prompt: Sequence[int], count: int, verifier: str = "exact", target: str = "llama", **changes: Any
 ) -> Generation:
-    max_nodes = changes.pop("max_nodes", 64)
+    max_nodes, rule = changes.pop("max_nodes", 64), changes.pop("rule", {})
     connector = Connector(
         CausalLMTarget(changes.pop("model", tiny_model(target)), eos_ids=()),
         drafter,
-        VERIFIERS.build(verifier, {}, {}),
+        VERIFIERS.build(verifier, rule, {}),
         lambda ids: " ".join(map(str, ids)),
         max_nodes,
     )
@@ -361,6 +361,45 @@ def test_q_is_the_law_that_tokens_were_drawn_from(name: str) -> None:
             assert tree.log_q[node] == pytest.approx(np.log(law[tree.tokens[node]]), abs=1e-4)
             law[earlier] = 0
             assert tree.q[node].numpy() == pytest.approx(law / law.sum(), abs=1e-5)
+
+
+# EASD looks at q also where nothing is drawn.
+
+ALWAYS: dict[str, Any] = {"theta_t": 0.0, "theta_d": 0.0, "omega": 0.0}
+NEVER: dict[str, Any] = {"theta_t": 0.0, "theta_d": 1.0}
+
+
+@pytest.mark.parametrize("name", ["sps", "sps_tree"])
+def test_a_greedy_draft_carries_the_draft_models_law_for_a_verifier_that_asks(name: str) -> None:
+    draft, changes = tiny_draft(), {"repetition_penalty": SETTINGS.repetition_penalty}
+    plain, asked = Watched(sps(draft, name)), Watched(sps(draft, name))
+    done = run(plain, random_prompt(4), 40, **changes)
+    assert run(asked, random_prompt(4), 40, "easd", rule=NEVER, **changes).ids == done.ids
+    assert len(asked.seen) == len(plain.seen) > 2
+    for (text, tree), (_, without) in zip(asked.seen, plain.seen, strict=True):
+        assert without.q is None
+        assert tree.tokens.tolist() == without.tokens.tolist()
+        for node in range(1, min(len(tree), 4)):
+            above = tree.tokens[tree.path_to(int(tree.parents[node]))].tolist()
+            with torch.inference_mode():
+                logits = draft.model(torch.tensor([[*text[:-1], *above]])).logits[0, -1]
+            law = of_transformers(logits, [*text[:-1], *above], DecodeSettings(**changes)).double().softmax(0)
+            assert tree.q is not None
+            assert tree.q[node].numpy() == pytest.approx(law.numpy(), abs=1e-5)
+
+
+@pytest.mark.parametrize("max_nodes", [64, 4])
+@pytest.mark.parametrize("name", ["sps", "sps_tree"])
+def test_entropy_aware_rejection_works_in_greedy_decoding(name: str, max_nodes: int) -> None:
+    prompt = random_prompt(8)
+    exact = run(sps(tiny_draft(), name), prompt, 60, max_nodes=max_nodes)
+    assert exact.ids == greedy_of(tiny_model(), prompt, 60)
+    neutral = run(sps(tiny_draft(), name), prompt, 60, "easd", rule=NEVER, max_nodes=max_nodes)
+    assert neutral.ids == exact.ids
+    assert [one.committed for one in neutral.trace.passes] == [one.committed for one in exact.trace.passes]
+    rejecting = run(sps(tiny_draft(), name), prompt, 60, "easd", rule=ALWAYS, max_nodes=max_nodes)
+    assert rejecting.ids != exact.ids
+    assert rejecting.trace.tau == 1.0
 
 
 @pytest.mark.parametrize(
