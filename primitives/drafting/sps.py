@@ -39,8 +39,6 @@ class SpsDrafter(ModelDrafter):
         ValueError: a setting out of its range, or a draft model with another tokenizer.
     """
 
-    provides = frozenset({"q", "chain"})
-
     def __init__(
         self,
         draft_model: LoadedDraft | None,
@@ -59,6 +57,8 @@ class SpsDrafter(ModelDrafter):
         self._confidence = confidence
         self._least = log(confidence) if confidence else -inf
         self.retokenises = tokenizers == "retokenise"
+        # A law over the draft model's ids says nothing about the target's.
+        self.provides = frozenset({"chain"} if self.retokenises else {"q", "chain"})
         super().__init__(draft_model, tokenizer, vocab_size)
         self._eos_ids = eos_ids
         self._length = DraftLength(num_tokens, schedule)
