@@ -34,6 +34,7 @@ class SpsDrafter(ModelDrafter):
         schedule: how that number goes on: "constant", "heuristic" or "heuristic_transient".
         confidence: a draft ends with a token of less probability under the draft model; 0 is off.
         tokenizers: "same" refuses a draft model with another tokenizer, "retokenise" goes by way of the text.
+        max_nodes: most nodes that go through the target's forward, the pending token's included; more are not drafted.
 
     Raises:
         ValueError: a setting out of its range, or a draft model with another tokenizer.
@@ -49,6 +50,7 @@ class SpsDrafter(ModelDrafter):
         schedule: str = "constant",
         confidence: float = 0.0,
         tokenizers: str = "same",
+        max_nodes: int | None = None,
     ) -> None:
         check_range("drafter 'sps'", 1, inf, num_tokens=num_tokens)
         check_range("drafter 'sps'", 0, 1, confidence=confidence)
@@ -61,7 +63,7 @@ class SpsDrafter(ModelDrafter):
         self.provides = frozenset({"chain"} if self.retokenises else {"q", "chain"})
         super().__init__(draft_model, tokenizer, vocab_size)
         self._eos_ids = eos_ids
-        self._length = DraftLength(num_tokens, schedule)
+        self._length = DraftLength(num_tokens, schedule, inf if max_nodes is None else max_nodes - 1)
         self._draft: Ints = np.empty(0, np.int64)
         self._words: Retokeniser | None = None
         if draft_model is not None and self.retokenises:

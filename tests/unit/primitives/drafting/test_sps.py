@@ -16,6 +16,7 @@ from connectors.connector import Connector
 from connectors.settings import DecodeSettings
 from connectors.trace import Generation
 from primitives.contract import Context, Drafter, DraftTree, Outcome
+from primitives.drafting._draft_length import DraftLength
 from primitives.models.causal_lm import CausalLMTarget
 from primitives.registry import DRAFTERS, VERIFIERS
 from tests.rigs import Draft, greedy_of, random_prompt, tiny_draft, tiny_model, word_tokenizer
@@ -208,6 +209,32 @@ def test_the_length_is_never_below_one_and_learns_nothing_from_empty_or_cut_draf
     drafter._draft = np.array([4, 5])
     drafter.observe(Outcome(DraftTree.from_candidates([[4, 3], [4, 5]]), None, np.array([0, 2])))  # type: ignore[arg-type]
     assert drafter._length.value == 3
+
+
+def test_a_draft_that_is_cut_is_judged_by_what_went_through() -> None:
+    length = DraftLength(25, "heuristic")
+    draft = np.arange(26)
+    seen = []
+    for _ in range(50):
+        length.learn(draft[: length.value + 1], outcome(list(range(24)), 1))
+        seen.append(length.value)
+    assert seen == [max(1, 24 - turn) for turn in range(50)]
+    length.value = 25
+    length.learn(draft, outcome(list(range(24)), 24))
+    assert length.value == 25, "whether more would have been accepted is not known"
+    length.learn(draft, outcome([0], 1))
+    assert length.value == 25, "the pending token is no draft"
+
+
+def test_no_more_is_drafted_than_goes_through_the_forward() -> None:
+    drafter = sps(same(), schedule="heuristic", num_tokens=25, max_nodes=8)
+    watched = Watched(drafter)
+    done = run(watched, random_prompt(3), 60, max_nodes=8)
+    assert {len(tree) for _, tree in watched.seen[:-1]} == {8}
+    assert {record.committed for record in done.trace.passes[:-1]} == {8}
+    assert drafter._length.value <= 7
+    alone = run(sps(same(), max_nodes=1), random_prompt(3), 10, max_nodes=1)
+    assert alone.ids == greedy_of(tiny_model(), random_prompt(3), 10)
 
 
 def test_heuristic_lengths_grow_while_all_is_accepted() -> None:
