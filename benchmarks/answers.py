@@ -18,18 +18,26 @@ _THOUGHT = re.compile(r"<(think|thinking)>.*?</\1>", re.I | re.S)
 _THOUGHT_END = re.compile(r"</think(?:ing)?>", re.I)
 _THOUGHT_BEGIN = re.compile(r"<think(?:ing)?>", re.I)
 
+# What it is an answer to: "the answer to the question is", "Answer (in dollars):".
+_ABOUT = r"(?:[ ]+(?:to|for|in)\b[^\n.:=]{0,80}?|[ ]*\([^()\n]*\))?[*_ \t]*"
 # "Final Answer: 18", "**Final Answer**\n18", "The answer to it is 18", GSM8K's own "#### 18" and \boxed{18}. Without a
 # number "####" is a heading; so is "#### 2. Add them".
 _DECLARATION = re.compile(
-    r"\banswer\b(?P<prefix>(?:[ ]+(?:to|for|in)\b[^\n.:=]{0,80}?|[ ]*\([^()\n]*\))?)"
-    r"[*_ \t]*(?:(?P<clause>\bis\b[*_]*:?)|[:=]|(?<=final answer)[*_]*[ \t]*$|(?<=final answer\*\*)[ \t]*$)"
-    r"|^[ \t]*####(?=[ \t]*[-$\\]*[0-9.])(?![ \t]*[0-9]{1,2}[.)][ \t]+\S)"
+    r"(?P<heading>\bfinal[ ]+answer\b[*_ \t]*$)"
+    rf"|\b(?P<final>final[ ]+)?answer\b{_ABOUT}(?:(?P<clause>\bis\b[*_]*:?)|[:=])"
+    r"|(?P<mark>^[ \t]*####)(?=[ \t]*[-$\\]*[0-9.])(?![ \t]*[0-9]{1,2}[.)][ \t]+\S)"
     r"|(?P<boxed>\\boxed[ ]*\{)",
     re.I | re.M,
 )
+# "Final Answer: The answer is 18" says it twice.
+_AGAIN = re.compile(
+    rf"[\s*_]*(?:(?:so|thus|hence|therefore|the|my|final|correct),?[ ]+){{0,3}}answer\b{_ABOUT}(?:is\b[*_]*:?|[:=])",
+    re.I,
+)
 _SENTENCE_END = re.compile(r"[.!?][*_\"')]*(?=\s+[A-Z])")
+# Not behind an initial: "V. I. Lenin".
 _NEW_SENTENCE = re.compile(
-    r"(?<=\w)[.!?]['\"*]*\s+(?=(?:It|He|She|They|This|That|These|The|In|I|His|Her|Explanation)\b)"
+    r"(?<=\w)(?<!\b[A-Z])[.!?]['\"*]*\s+(?=(?:It|He|She|They|This|That|These|The|In|I|His|Her|Explanation)\b)"
 )
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
 _NEXT_QUESTION = re.compile(
@@ -49,11 +57,14 @@ class _Declaration:
     Attributes:
         start: where its announcement begins.
         text: what it says: the rest of the line, or the next line with anything.
+        rank: 2 for "Final Answer:", "####" and a box, which remarks behind them ("I hope this answer is useful")
+            do not replace; 1 for "Answer:" and "final answer is", 0 for "answer is".
         clause: whether the announcement is "answer is", so that other sentences may follow on the line.
     """
 
     start: int
     text: str
+    rank: int
     clause: bool = False
 
 
@@ -87,12 +98,13 @@ def own_answer(text: str, instruction: str) -> str:
 def extract_number(text: str) -> float | None:
     """Return the number that a text gives as its answer, None if it holds none.
 
-    It is the last number of the last declaration with a number (of its last bold part, if it has one); else the last
-    number of the last line with a number. Numbers of steps and list items are taken only where there is no other.
+    It is the last number of the firmest declaration with a number, of several the last (of its last bold part, if it
+    has one); else the last number of the last line with a number. Numbers of steps and list items are taken only where
+    there is no other.
     """
     text = plain(text)
     for part in (without_labels(text), text):
-        for found in reversed(list(_declarations(part))):
+        for found in _firmest_first(part):
             number = _number_of(_SENTENCE_END.split(found.text)[0] if found.clause else found.text)
             if number is not None:
                 return number
@@ -101,20 +113,31 @@ def extract_number(text: str) -> float | None:
 
 
 def extract_answer(text: str) -> str:
-    """Return the words that a text gives as its answer, without markup: its last declaration, else its last line."""
-    said = [found.text for found in _declarations(text) if _has_words(found.text)]
-    lines = said[-1:] or [line for line in text.split("\n") if _has_words(line)][-1:]
-    return _MARKUP.sub(" ", _NEW_SENTENCE.split(lines[0])[0]).strip() if lines else ""
+    """Return the words that a text gives as its answer, without markup.
+
+    It is what the firmest declaration says, of several the last, to the end of the line (of the sentence behind
+    "answer is"); else the last line.
+    """
+    for found in _firmest_first(text):
+        if _has_words(found.text):
+            return _without_markup(_NEW_SENTENCE.split(found.text)[0] if found.clause else found.text)
+    return _without_markup(next((line for line in reversed(text.split("\n")) if _has_words(line)), ""))
+
+
+def _firmest_first(text: str) -> list[_Declaration]:
+    return sorted(_declarations(text), key=lambda found: (found.rank, found.start), reverse=True)
 
 
 def _declarations(text: str) -> Iterator[_Declaration]:
     for match in _DECLARATION.finditer(text):
         if match["boxed"]:
-            yield _Declaration(match.start(), text[match.end() : _closing(text, match.end())])
-        else:
-            lines = text[match.end() :].split("\n")
-            said = next((line for line in lines if _has_words(line)), "")
-            yield _Declaration(match.start(), said, clause=bool(match["clause"]))
+            yield _Declaration(match.start(), text[match.end() : _closing(text, match.end())], rank=2)
+            continue
+        again = None if match["clause"] else _AGAIN.match(text, match.end())
+        lines = text[(again or match).end() :].split("\n")
+        said = next((line for line in lines if _has_words(line)), "")
+        rank = 2 if match["heading"] or match["mark"] else bool(match["final"]) + (not match["clause"])
+        yield _Declaration(match.start(), said, rank, clause=bool(match["clause"] or again))
 
 
 def _closing(text: str, start: int) -> int:
@@ -153,6 +176,10 @@ def _asks_a_sum(text: str, question: re.Match[str]) -> bool:
     """Return whether a question with numbers of its own follows a text with a number."""
     asked = text[question.end() :].lstrip().partition("\n\n")[0]
     return "?" in asked and all(any(map(str.isdigit, part)) for part in (asked, text[: question.start()]))
+
+
+def _without_markup(text: str) -> str:
+    return _MARKUP.sub(" ", text).strip()
 
 
 def _has_words(text: str) -> bool:
