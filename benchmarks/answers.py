@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.numerals import last_number, plain, without_labels
+from benchmarks.numerals import last_number, plain, with_sign, without_labels
 
 # A question behind the answer that has more of its words, and all of its numbers, from the prompt is the prompt's own.
 OWN_QUESTION = 0.8
@@ -25,7 +25,7 @@ _ABOUT = r"(?:[ ]+(?:to|for|in)\b[^\n.:=]{0,80}?|[ ]*\([^()\n]*\))?[*_ \t]*"
 _DECLARATION = re.compile(
     r"(?P<heading>\bfinal[ ]+answer\b[*_ \t]*$)"
     rf"|\b(?P<final>final[ ]+)?answer\b{_ABOUT}(?:(?P<clause>\bis\b[*_]*:?)|[:=])"
-    r"|(?P<mark>^[ \t]*####)(?=[ \t]*[-$\\]*[0-9.])(?![ \t]*[0-9]{1,2}[.)][ \t]+\S)"
+    r"|(?P<mark>^[ \t]*####)(?=[-$\\ \t]*[0-9.])(?![ \t]*[0-9]{1,2}[.)][ \t]+\S)"
     r"|(?P<boxed>\\boxed[ ]*\{)",
     re.I | re.M,
 )
@@ -39,6 +39,7 @@ _SENTENCE_END = re.compile(r"[.!?][*_\"')]*(?=\s+[A-Z])")
 _NEW_SENTENCE = re.compile(
     r"(?<=\w)(?<!\b[A-Z])[.!?]['\"*]*\s+(?=(?:It|He|She|They|This|That|These|The|In|I|His|Her|Explanation)\b)"
 )
+_BULLET = re.compile(r"\A\s*[-*+][ \t]+")
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
 _NEXT_QUESTION = re.compile(
     r"^[\s>*#_]*(?:(?:next[ ]+)?(?:question|problem|exercise|task|instruction|q|user|human)\b[ \t]*#?[0-9]*[*_]*:"
@@ -135,7 +136,7 @@ def _declarations(text: str) -> Iterator[_Declaration]:
             continue
         again = None if match["clause"] else _AGAIN.match(text, match.end())
         lines = text[(again or match).end() :].split("\n")
-        said = next((line for line in lines if _has_words(line)), "")
+        said = lines[0] if _has_words(lines[0]) else _BULLET.sub("", next(filter(_has_words, lines), ""))
         rank = 2 if match["heading"] or match["mark"] else bool(match["final"]) + (not match["clause"])
         yield _Declaration(match.start(), said, rank, clause=bool(match["clause"] or again))
 
@@ -151,8 +152,8 @@ def _closing(text: str, start: int) -> int:
 
 
 def _number_of(declared: str) -> float | None:
-    bold = [number for part in _BOLD.findall(declared) if (number := last_number(part)) is not None]
-    return bold[-1] if bold else last_number(declared)
+    parts = [*_BOLD.findall(declared)[::-1], declared]
+    return next((number for part in parts if (number := last_number(with_sign(part))) is not None), None)
 
 
 def _is_own(behind: str, instruction: str) -> bool:

@@ -16,7 +16,10 @@ _NUMBER = re.compile(
     rf"(?<![A-Za-z0-9])(?<![0-9]\.)(?P<sign>(?<![\w)\]}}.%])(?:-{_CURRENCY}?|{_CURRENCY}[ ]?-))?"
     rf"(?P<number>(?:{_DIGITS})(?:[eE][-+]?[0-9]+(?!\w))?)"
 )
-_DENOMINATOR = re.compile(rf"[ ]?/[ ]?(?P<number>{_DIGITS})(?![ ]?/[ ]?[0-9])")
+_DENOMINATOR = re.compile(rf"[ ]?/[ ]?(?P<number>-?(?:{_DIGITS}))(?![ ]?/[ ]?[0-9])")
+# A minus apart from its number: a difference in prose ("10 - 4"), a sign behind "=" and where a declared text begins.
+_MINUS_APART = rf"[-\u2014][ ]*({_CURRENCY}?)[ ]*(?=[0-9.])"
+_MINUS_FIRST = re.compile(rf"\A([^\w.+-]*?){_MINUS_APART}")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b", re.I)
 _BESIDE = re.compile(r"\([^()]*\)")
 # "Step 3:", and the number of a list item: "1. **Eggs sold**", "2) Add".
@@ -46,6 +49,7 @@ _REWRITES = [
         (r"(?<=[0-9])[ ]?(?:\\times|\u00d7|[x*])[ ]?10\^\{?(-?[0-9]+)\}?", r"e\1"),
         (r"\^(?:\{[^{}]*\}|-?[0-9A-Za-z]+)", " "),  # exponents ("cm^2") and indices are no numbers of their own
         (r"(?<=[A-Za-z0-9)}])_(?:\{[^{}]*\}|[0-9]+\b)", " "),
+        (rf"(=[ ]*){_MINUS_APART}", r"\1-\2"),
     )
 ]
 
@@ -61,6 +65,11 @@ def plain(text: str) -> str:
 def without_labels(text: str) -> str:
     """Return the text without numbers that count its steps or items."""
     return _LABEL.sub(" ", text)
+
+
+def with_sign(declared: str) -> str:
+    """Return a plain text that is an answer with the minus at its beginning, if it has one, next to its number."""
+    return _MINUS_FIRST.sub(r"\1-\2", declared)
 
 
 def last_number(text: str) -> float | None:
