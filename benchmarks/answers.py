@@ -41,12 +41,16 @@ _NEW_SENTENCE = re.compile(
 )
 _BULLET = re.compile(r"\A\s*[-*+][ \t]+")
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
+# A line that opens with one; on the answer's own line ("18 Question: Tom ...") it needs its capital and colon.
 _NEXT_QUESTION = re.compile(
-    r"^[\s>*#_]*(?:(?:next[ ]+)?(?:question|problem|exercise|task|instruction|q|user|human)\b[ \t]*#?[0-9]*[*_]*:"
-    r"|(?:question|problem|exercise)[ ]+#?[0-9]+[*_]*[ \t]*$|(?:user|human)[ \t]*$)"
-    r"|<\|(?:im_start|im_end|endoftext|eot_id)\|>|\[INST\]",
+    r"^[\s>*#_]*(?:(?:(?:next|another|new)[ ]+)?"
+    r"(?:question|problem|exercise|example|task|instruction|q|user|human)(?![a-z])[ \t]*#?[0-9]*[*_]*:"
+    r"|(?:question|problem|exercise|example|q)[ ]*#?[0-9]+[*_]*(?:[.)]|[ \t]*$)|(?:user|human)[ \t]*$)"
+    r"|(?P<beside>(?<![A-Za-z])(?-i:Question|Problem|Q)[ ]*[0-9]*:)",
     re.I | re.M,
 )
+# Marks of chat templates, the opening ones with the role of the model.
+_TURN = re.compile(r"(?:<\|[a-z_]+\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\])(?:assistant|model)?", re.I)
 _WORD = re.compile(r"\w+")
 _MARKUP = re.compile(r"\\[A-Za-z]+[ ]*|[{}$*`]|</?[a-z]+>")
 
@@ -82,18 +86,26 @@ def own_answer(text: str, instruction: str) -> str:
     A text that goes on with an invented question after its answer is cut there. A text that recites worked examples
     before its answer is left to its end, and what stands before the restated instruction goes if an answer follows it.
     """
-    text = without_thinking(text)
-    questions = list(_NEXT_QUESTION.finditer(text))
-    restated = [match for match in questions if _is_own(text[match.end() :], instruction)]
+    text = _own_turn(without_thinking(text))
     answers = [found.start for found in _declarations(text)]
+    questions = [m for m in _NEXT_QUESTION.finditer(text) if not m["beside"] or any(at < m.start() for at in answers)]
+    restated = [match for match in questions if _is_own(text[match.end() :], instruction)]
     start = max((match.end() for match in restated if any(match.end() <= at for at in answers)), default=0)
     invented = [match for match in questions if match not in restated and match.start() >= start]
-    first = next((at for at in answers if at >= start), None)
-    if first is None:
-        invented = [match for match in invented if _asks_a_sum(text, match)]
-    elif any(match.start() < first for match in invented):
+    declared = next((at for at in answers if at >= start), None)
+    # Where no answer is declared, the first number stands for it.
+    first = next((at for at in range(start, len(text)) if text[at].isdigit()), start) if declared is None else declared
+    if any(match.start() < first for match in invented):
         return text[start:]
+    if declared is None:
+        invented = [match for match in invented if _asks_a_sum(text, match)]
     return text[start : invented[0].start()] if invented else text[start:]
+
+
+def _own_turn(text: str) -> str:
+    """Return the text up to the mark of a chat template behind its first words."""
+    parts = (text[: mark.start()] for mark in _TURN.finditer(text))
+    return next((part for part in parts if _has_words(_TURN.sub("", part))), text)
 
 
 def extract_number(text: str) -> float | None:

@@ -157,6 +157,8 @@ WORDS: list[tuple[str, str | None]] = [
     ("Final Answer: The answer is Paris. It lies on the Seine.", "Paris"),
     ("Final Answer:\n\nSo the final answer to the question is: **Paris**", "Paris"),
     ("Final Answer: Paris\nThe final answer is Paris.", "Paris"),
+    ("Final Answer: Paris Question: What is the capital of Italy? Final Answer: Rome", "Paris"),
+    ("Final Answer: The Three-Body Problem", "Three-Body Problem"),
     ("Final Answer: V. I. Lenin", "V. I. Lenin"),
     ("Final Answer: P. I. Tchaikovsky", "P. I. Tchaikovsky"),
     ("The answer is J. I. Packer. He was a theologian.", "J. I. Packer"),
