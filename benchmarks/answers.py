@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.numerals import last_number, plain, with_sign, without_labels
+from corpora.numerals import last_number, plain, with_sign, without_labels
 
 # A question behind the answer that has more of its words, and all of its numbers, from the prompt is the prompt's own.
 OWN_QUESTION = 0.8

@@ -61,6 +61,11 @@ def test_a_gold_answer_without_a_number_is_an_error() -> None:
     assert number_accuracy("18", Example("1", "", "")) is None
 
 
+def test_any_of_several_numbers_is_right() -> None:
+    example = Example("1", QUESTION, "1", ("1", "- 2"))
+    assert [number_accuracy(f"Final Answer: {given}", example) for given in (1, -2, 2, "none")] == [1, 1, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("text", "accepted"),
     [

@@ -6,6 +6,7 @@ decimal commas are not converted.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -80,6 +81,12 @@ def last_number(text: str) -> float | None:
         if found:
             return list(_values(part, cardinals or found))[-1]
     return None
+
+
+def reference_number(text: str) -> float | None:
+    """Return the number that a reference gives; None if it gives none, or one that is not finite."""
+    number = last_number(with_sign(plain(text)))
+    return None if number is None or not math.isfinite(number) else number
 
 
 def _ascii(letter: str) -> str:

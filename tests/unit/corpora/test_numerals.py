@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.numerals import last_number, plain, without_labels
+from corpora.numerals import last_number, plain, without_labels
 
 
 def _read(text: str) -> float | None:
