@@ -43,10 +43,14 @@ class Metric:
     beside: Mapping[str, Score] = field(default_factory=dict)
 
     def judge(self, text: str, example: Example) -> dict[str, float | bool | None]:
-        """Return "score", "no_answer" and the figures beside them, as a line of samples.jsonl holds them."""
+        """Return "score", "no_answer" and the figures beside them, as a line of samples.jsonl holds them.
+
+        All are None for an example without a reference.
+        """
+        score = self.score(text, example)
         return {
-            "score": self.score(text, example),
-            "no_answer": None if self.answers is None else not self.answers(text, example),
+            "score": score,
+            "no_answer": None if self.answers is None or score is None else not self.answers(text, example),
             **{name: score(text, example) for name, score in self.beside.items()},
         }
 

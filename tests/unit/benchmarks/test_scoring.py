@@ -112,6 +112,11 @@ def test_what_a_line_of_samples_gets() -> None:
     assert number.judge("Final Answer: none", example) == {"score": 0, "no_answer": True}
 
 
+def test_nothing_is_said_of_an_example_without_reference() -> None:
+    for name in ("number_accuracy", "answer_accuracy", "rouge_l"):
+        assert set(metric_named(name).judge("no number", Example("1", "Who?", "")).values()) == {None}
+
+
 def test_an_example_without_reference_has_no_rouge() -> None:
     assert rouge_l("text", Example("1", "Who?", " ")) is None
     assert rouge_l("<think>other words</think>the text", Example("1", "Who?", "the text")) == 1.0
