@@ -20,18 +20,19 @@ _THOUGHT_BEGIN = re.compile(r"<think(?:ing)?>", re.I)
 
 # What it is an answer to: "the answer to the question is", "Answer (in dollars):".
 _ABOUT = r"(?:[ ]+(?:to|for|in)\b[^\n.:=]{0,80}?|[ ]*\([^()\n]*\))?[*_ \t]*"
-# "Final Answer: 18", "**Final Answer**\n18", "The answer to it is 18", GSM8K's own "#### 18" and \boxed{18}. Without a
-# number "####" is a heading; so is "#### 2. Add them".
+# "Final Answer: 18", "Final Answer - 18", "**Final Answer**\n18", "The answer to it is 18", GSM8K's own "#### 18" and
+# \boxed{18}. Without a number "####" is a heading; so is "#### 2. Add them".
 _DECLARATION = re.compile(
-    r"(?P<heading>\bfinal[ ]+answer\b[*_ \t]*$)"
-    rf"|\b(?P<final>final[ ]+)?answer\b{_ABOUT}(?:(?P<clause>\bis\b[*_]*:?)|[:=])"
+    r"(?P<heading>\bfinal[ ]+answer\b[*_ \t]*(?:$|[ \t][-\u2013\u2014][ \t]))"
+    rf"|\b(?P<final>final[ ]+)?answer\b{_ABOUT}(?:(?P<clause>\bis\b[*_]*:?)|[:=\uff1a])"
     r"|(?P<mark>^[ \t]*####)(?=[-$\\ \t]*[0-9.])(?![ \t]*[0-9]{1,2}[.)][ \t]+\S)"
     r"|(?P<boxed>\\boxed[ ]*\{)",
     re.I | re.M,
 )
 # "Final Answer: The answer is 18" says it twice.
 _AGAIN = re.compile(
-    rf"[\s*_]*(?:(?:so|thus|hence|therefore|the|my|final|correct),?[ ]+){{0,3}}answer\b{_ABOUT}(?:is\b[*_]*:?|[:=])",
+    r"[\s*_]*(?:(?:so|thus|hence|therefore|the|my|final|correct),?[ ]+){0,3}answer\b"
+    rf"{_ABOUT}(?:is\b[*_]*:?|[:=\uff1a])",
     re.I,
 )
 _SENTENCE_END = re.compile(r"[.!?][*_\"')]*(?=\s+[A-Z])")

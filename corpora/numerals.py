@@ -1,7 +1,7 @@
 """Numbers in prose, Markdown and LaTeX, read as a person reads them.
 
-A per cent sign changes nothing (50 % is 50), a fraction is its quotient (3/4 is 0.75). Number words, "5 million" and
-decimal commas are not converted.
+A per cent sign changes nothing (50 % is 50), a fraction is its quotient (3/4 is 0.75), 10 000 is one number. Number
+words, "5 million", decimal commas (1.234,50) and powers (10^3) are not converted.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _SAME = str.maketrans(
         **dict.fromkeys("\uff0c\u066c", ","),
         **dict.fromkeys("\uff0e\u066b", "."),
         **dict.fromkeys("\u2044\u2215", "/"),
+        "\uff1a": ":",
     }
 )
 _REWRITES = [
@@ -44,6 +45,8 @@ _REWRITES = [
         (r"\\[()\[\]]", " "),  # \( \) \[ \] stand around formulas and are no remarks
         (r"\\([$%#&])", r"\1"),
         (r"(?<=[0-9])(?:\{,\}|\\[,!;: ]|['\u2019_\u00a0\u2009\u202f])(?=[0-9]{3}(?![0-9]))", ","),
+        (r"(?<![0-9.,])([0-9]{1,3})[ ](?=[0-9]{3}(?![0-9-]))", r"\1,"),
+        (r"\b(?:USD|EUR|GBP|CAD|AUD|INR|Rs)[ ]?(?=-?[0-9])", "$"),
         (r"(?<=[0-9])[ ]?\\[dt]?frac(?=[{0-9])", r" \\frac"),
         (r"\\[dt]?frac[ ]?\{([^{}]*)\}[ ]?\{([^{}]*)\}", r"\1/\2"),
         (r"\\[dt]?frac[ ]?([0-9])[ ]?([0-9])", r"\1/\2"),
@@ -110,7 +113,7 @@ def _values(text: str, found: list[re.Match[str]]) -> Iterator[float]:
         below = _DENOMINATOR.match(text, match.end()) if text[start - 1 : start] != "/" else None
         if below and _float(below["number"]):
             value /= _float(below["number"])
-            mixed = whole if text[end : match.start()] == " " and value < 1 else 0.0
+            mixed = whole if text[end : match.start()].isspace() and value < 1 else 0.0
             value += abs(mixed)
         whole = -value if match["sign"] or mixed < 0 else value
         end = below.end() if below else match.end()

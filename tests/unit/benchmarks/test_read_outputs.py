@@ -91,6 +91,13 @@ NUMBERS: list[tuple[str, float | None]] = [
     ("Final Answer: 10 - 4", 4),
     ("Final Answer:\n\n- 18 dollars", 18),
     ("- 16 eggs\n- 18 dollars", 18),
+    # Other marks behind "Final Answer", other dresses of numbers.
+    ("Final Answer\uff1a18\nThere are 9 eggs.", 18),
+    ("Final Answer \u2013 18\nThere are 9 eggs.", 18),
+    ("Final Answer - $18\nThere are 9 eggs.", 18),
+    ("Final Answer: 3 \u00be cups", 3.75),
+    ("Final Answer: USD18", 18),
+    ("Final Answer: 10 000 dollars", 10000),
     # Steps, headings and lists, no declaration.
     ("1. **Eggs eaten**: 3\n2. **Eggs sold**: 9\n3. **Money**: 9 * 2 = 18 dollars", 18),
     ("Step 1: 16 - 7 = 9 eggs are left.\nStep 2: 9 * 2 = 18 dollars.\n\nSo this is the result of Step 2.", 18),
@@ -159,6 +166,9 @@ WORDS: list[tuple[str, str | None]] = [
     ("Final Answer: Paris\nThe final answer is Paris.", "Paris"),
     ("Final Answer: Paris Question: What is the capital of Italy? Final Answer: Rome", "Paris"),
     ("Final Answer: The Three-Body Problem", "Three-Body Problem"),
+    ("Final Answer\uff1aParis\nIt lies on the Seine.", "Paris"),
+    ("Final Answer \u2013 Paris\nIt lies on the Seine.", "Paris"),
+    ("**Final Answer** \u2014 Paris\nIt lies on the Seine.", "Paris"),
     ("Final Answer: V. I. Lenin", "V. I. Lenin"),
     ("Final Answer: P. I. Tchaikovsky", "P. I. Tchaikovsky"),
     ("The answer is J. I. Packer. He was a theologian.", "J. I. Packer"),
