@@ -123,7 +123,7 @@ class RunFolder:
         return sample
 
     def finished(self, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the summary if the run this manifest describes is over and no prompt of it failed.
+        """Return the summary if the run this manifest describes is over, no prompt of it failed and no line is lost.
 
         Raises:
             ValueError: what is there was made with other weights, data, device or prompts.
@@ -132,7 +132,8 @@ class RunFolder:
         if summary is None or summary["failed"]:
             return None
         self._check_identity(manifest)
-        return summary
+        written = self._samples.read_bytes().count(b"\n") if self._samples.exists() else 0
+        return summary if written == len(manifest["prompts"]) else None
 
     def begin(self, manifest: Mapping[str, Any], resume: bool) -> list[dict[str, Any]]:
         """Write the manifest and return the finished samples that are kept; failed and torn ones are to be run again.

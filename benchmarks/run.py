@@ -88,6 +88,9 @@ class Run:
         self.todo = {example.id for example in corpus.examples} - known
         self.failed = False
         self.progress = RunProgress(console, f"{manifest['method']} on {corpus.name}", len(corpus), kept, alone)
+        if kept:
+            title = f"{manifest['method']} on {corpus.name}"
+            self.progress.say(f"{title}: goes on after {len(kept)} of {len(corpus)} prompts, which are kept")
         self._corpus = corpus
         self._handler = LogFile(folder.log, encoding="utf-8")
         self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from benchmarks.differences import Words
 
 Content = Mapping[str, Any]
 
@@ -25,33 +28,43 @@ _OVERLAP_NOTE = (
 )
 
 
+class Finished(NamedTuple):
+    """A run, and the settings that tell it from others of its name."""
+
+    manifest: Content
+    summary: Content
+    differs: Words = ()
+
+
 @dataclass(frozen=True)
 class Unfinished:
-    """A job that left no run behind: what it was to measure, and why it did not."""
+    """A job that left no run behind: what it was to measure, why it did not, and the log that tells more."""
 
     dataset: str
     model: str
     method: str
     reason: str
+    differs: Words = ()
+    log: str | None = None
 
 
-def results_table(runs: Sequence[tuple[Content, Content]], failures: Sequence[Unfinished] = ()) -> Table:
+def results_table(runs: Sequence[Finished], failures: Sequence[Unfinished] = ()) -> Table:
     """Return the table of runs.
 
     Args:
-        runs: manifest and summary of each run.
-        failures: the jobs that have none, each a row too.
+        runs: those that came to their end.
+        failures: the jobs that did not, each a row too.
     """
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
-    table.caption, table.caption_justify = _notes(runs), "left"
+    table.caption, table.caption_justify = _notes(runs, failures), "left"
     table.add_column("dataset\nmodel", overflow="fold")
     table.add_column("method", overflow="fold")
     for header in ("speedup\n[95 %]", "tau\n[95 %]", "quality\n/ plain", "text\n/ plain"):
         table.add_column(header, no_wrap=True)
-    for manifest, summary in runs:
+    for manifest, summary, differs in runs:
         cells = (
             _data_cell(manifest, summary),
-            _method_cell(manifest),
+            _method_cell(manifest, differs),
             _figure_cell(summary["speedup"]),
             _tau_cell(summary),
             _quality_cell(summary),
@@ -63,9 +76,8 @@ def results_table(runs: Sequence[tuple[Content, Content]], failures: Sequence[Un
             table.add_row(*map(Text, (f"- {name}\n{_prompts(part)}", "", *figures, "", "")))
         table.add_section()
     for failure in failures:
-        table.add_row(
-            Text(f"{failure.dataset}\n{failure.model}"), Text(f"{failure.method}\nFAILED: {failure.reason}"), *"----"
-        )
+        told = [failure.method, *failure.differs, f"FAILED: {failure.reason}"]
+        table.add_row(Text(f"{failure.dataset}\n{failure.model}"), Text("\n".join(told)), *"----")
         table.add_section()
     return table
 
@@ -90,8 +102,9 @@ def _prompts(counts: Content) -> str:
     return f"{n} prompt{'s' * (n != 1)}" if n == total else f"{n} of {total}"
 
 
-def _method_cell(manifest: Content) -> str:
-    lines = [manifest["method"], manifest["drafter"], f"+ {manifest['verifier']}", manifest["guarantee"]]
+def _method_cell(manifest: Content, differs: Words) -> str:
+    lines = [manifest["method"], *differs, manifest["drafter"], f"+ {manifest['verifier']}"]
+    lines.append(manifest["guarantee"])
     lines += ["replay"] if manifest.get("mode") == "replay" else []
     return "\n".join([*lines, "OVERLAP"] if overlaps(manifest) else lines)
 
@@ -139,13 +152,15 @@ def _likeness_cell(summary: Content) -> str:
     return "\n".join(lines)
 
 
-def _notes(runs: Sequence[tuple[Content, Content]]) -> Text:
-    notes = list(dict.fromkeys(f"{m['dataset']['name']}: {m['dataset']['source']}" for m, _ in runs))
-    qualities = [summary["quality"] or {} for _, summary in runs]
-    failed = [summary["failed"] for _, summary in runs]
+def _notes(runs: Sequence[Finished], failures: Sequence[Unfinished]) -> Text:
+    manifests = [run.manifest for run in runs]
+    summaries = [run.summary for run in runs]
+    notes = list(dict.fromkeys(f"{m['dataset']['name']}: {m['dataset']['source']}" for m in manifests))
+    qualities = [summary["quality"] or {} for summary in summaries]
+    failed = [summary["failed"] for summary in summaries]
     if any(n and quality.get("failed_prompts") == "wrong" for n, quality in zip(failed, qualities, strict=True)):
         notes.append("failed prompts are in no figure but quality, where they count as wrong")
-    if any(summary["cut"]["method"] for _, summary in runs):
+    if any(summary["cut"]["method"] for summary in summaries):
         notes.append("cut: outputs that ended at decode.max_new_tokens")
     if any((quality.get("no_answer") or {}).get("method") for quality in qualities):
         notes.append("no answer: outputs in which none was found; they count as wrong")
@@ -153,12 +168,15 @@ def _notes(runs: Sequence[tuple[Content, Content]]) -> Text:
         notes.append("contained: an accepted answer occurs anywhere in the output; the score is exact match")
     if not all(qualities):
         notes.append("no metric: these prompts have nothing to compare an output with")
-    if any(manifest["guarantee"] == "lossy" for manifest, _ in runs):
+    if any(manifest["guarantee"] == "lossy" for manifest in manifests):
         notes.append("lossy: the output may differ from the target's own, see quality")
-    if any(overlaps(manifest) for manifest, _ in runs):
+    if any(overlaps(manifest) for manifest in manifests):
         notes.append(_OVERLAP_NOTE)
-    if any(loops(summary) for _, summary in runs):
+    if any(loops(summary) for summary in summaries):
         notes.append(_LOOP_NOTE)
+    for failure in failures:
+        if failure.log:
+            notes.append(f"log of {' '.join([failure.method, *failure.differs])}: {os.path.relpath(failure.log)}")
     return Text("\n".join(notes))
 
 

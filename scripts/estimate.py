@@ -49,7 +49,11 @@ def _runs(job: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
     device = resolve_device(job.device)
     made_with = (str(device), dtype_name(resolve_dtype(job.dtype, device)))
     for file in Path(job.results_dir).expanduser().glob(f"runs/*/{safe_name(job.model.name)}/*/summary.json"):
-        manifest = json.loads((file.parent / "manifest.json").read_bytes())
-        summary = json.loads(file.read_bytes())
-        if (manifest["device"], manifest["dtype"]) == made_with and summary["ms_per_token"]["baseline"]:
+        try:
+            manifest = json.loads((file.parent / "manifest.json").read_bytes())
+            summary = json.loads(file.read_bytes())
+            told = (manifest["device"], manifest["dtype"]) == made_with and summary["ms_per_token"]["baseline"]
+        except (ValueError, KeyError, OSError):
+            continue  # a damaged run tells nothing here; the job that comes to it says so
+        if told:
             yield manifest["method"], summary

@@ -168,10 +168,15 @@ class Launch(Generic[T]):
             self.ended(number, Failure(settings, f"not finished: {error}", True))
         except Exception as error:  # the other jobs of a sweep must run all the same
             _LOG.info("the job failed", exc_info=True)
-            log = Path(HydraConfig.get().runtime.output_dir) / f"{HydraConfig.get().job.name}.log"
-            self.ended(number, Failure(settings, sentence(error, log), log=str(log)))
+            self.ended(number, Failure(settings, sentence(error, log_file()), log=str(log_file())))
             if self._elsewhere and not self._journal.is_dir():
                 raise  # on another machine nothing else takes the news home
+
+
+def log_file() -> Path:
+    """Return the log of the job that Hydra is at."""
+    config = HydraConfig.get()
+    return Path(config.runtime.output_dir) / f"{config.job.name}.log"
 
 
 def _failed(end: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -29,17 +30,14 @@ def preflight(jobs: Sequence[Settings], words: Sequence[str]) -> Iterator[str]:
         jobs: settings of all jobs.
         words: the command line without the program's name.
     """
+    yield from _launcher_problems(jobs, words)
+    yield from _each(jobs, lambda job: str(Path(job.results_dir).expanduser()), _results_problems)
+    yield from _each(jobs, lambda job: str(cache_folder(job)), _cache_problems)
+    yield from _each(jobs, lambda job: repr(job.dataset), lambda job: load_corpus(job.dataset, "test"))
     sound = [job for job in jobs if not problems(job)]
-    yield from _launcher_problems(sound, words)
-    yield from _each(sound, lambda job: str(Path(job.results_dir).expanduser()), _results_problems)
-    yield from _each(sound, lambda job: str(cache_folder(job)), _cache_problems)
-    yield from _each(sound, lambda job: repr(job.dataset), lambda job: load_corpus(job.dataset, "test"))
     yield from _each(sound, _parts, _part_problems)
     yield from _each(sound, _models, _memory_problems)
-    try:
-        yield from _disk_problems(sound)
-    except ValueError:
-        return  # rows that cannot be read: said above
+    yield from _disk_problems(jobs, sound)
 
 
 def _each(
@@ -134,14 +132,53 @@ def _memory_problems(job: Settings) -> None:
         )
 
 
-def _disk_problems(jobs: Sequence[Settings]) -> Iterator[str]:
-    needed: dict[Path, float] = {}
-    for job in jobs:
-        place = _there(Path(job.results_dir).expanduser())
-        # Without a number it is all rows, which were read just before.
-        prompts = job.dataset.num_samples or len(load_corpus(job.dataset, "test"))
-        needed[place] = needed.get(place, 0.0) + prompts * SAMPLE_MB
-    for place, megabytes in needed.items():
+def _disk_problems(jobs: Sequence[Settings], sound: Sequence[Settings]) -> Iterator[str]:
+    """Compare with each disk what all jobs together may write to it."""
+    needed: dict[int, float] = defaultdict(float)
+    places: dict[int, Path] = {}
+    stores = {_parts(job): job for job in sound}
+    for folder, megabytes in (*_samples(jobs), *map(_store, stores.values())):
+        place = _there(folder)
+        needed[place.stat().st_dev] += megabytes
+        places.setdefault(place.stat().st_dev, place)
+    for disk, place in places.items():
         free = shutil.disk_usage(place).free / 2**20
-        if free < megabytes:
-            yield f"results_dir: {place} has {free:,.0f} MB free, and the samples may take {megabytes:,.0f} MB"
+        if free < needed[disk]:
+            yield (
+                f"the disk of {place} has {free:,.0f} MB free, and samples and stores may take {needed[disk]:,.0f} MB: "
+                "make room, or choose another results_dir or cache_dir"
+            )
+
+
+def _samples(jobs: Sequence[Settings]) -> Iterator[tuple[Path, float]]:
+    """Yield where the samples of each job go and the MB that they may take."""
+    prompts: dict[str, int] = {}
+    for job in jobs:
+        key = repr(job.dataset)
+        if key not in prompts:
+            try:
+                prompts[key] = len(load_corpus(job.dataset, "test"))
+            except (ValueError, OSError):
+                prompts[key] = 0  # rows that cannot be read, which is a problem of its own
+        yield Path(job.results_dir).expanduser(), prompts[key] * SAMPLE_MB
+
+
+def _store(job: Settings) -> tuple[Path, float]:
+    """Return where a store that is yet to be built goes and the MB that its build may take."""
+    from methods.offline.plan import plan_store
+    from primitives.models.loading import is_here
+
+    cache, store = cache_folder(job), job.datastore
+    if job.mode == "replay" or not needs_store(job.drafter) or not is_here(job.model, cache):
+        return cache, 0.0
+    try:
+        plan = plan_store(job)
+    except (ValueError, OSError):
+        return cache, 0.0  # said above
+    built = plan is None or plan.folder.is_dir()
+    return cache, 0.0 if built else store.num_prompts * store.max_new_tokens * _key_bytes(store.pca_dim) / 2**20
+
+
+def _key_bytes(dim: int) -> int:
+    """Return the most bytes that a key takes in a build: once in its parts, once in the index, and its tokens."""
+    return 2 * 4 * dim + 24

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from methods.overrides import launcher
 from methods.schema import Settings
 from scripts.failure import Failure
-from scripts.launch import INTERRUPTED, Launch
+from scripts.launch import INTERRUPTED, Launch, log_file
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -58,6 +59,7 @@ class SupervisedLaunch(Launch[T]):
         super().__init__(job, preflight=preflight)
         self._jobs_by = job
         self._announce = announce
+        self._log = Path()
 
     def run_all(self) -> None:
         """Run the jobs that have no end yet.
@@ -101,8 +103,16 @@ class SupervisedLaunch(Launch[T]):
         if number == NO_JOB or number in self.ends:
             raise RuntimeError(f"the process of the sweep {_death(child.exitcode)} before or between its jobs")
         why = f"its process {_death(child.exitcode)}; the jobs after it went on in another one"
-        self.ended(number, Failure(self.jobs[number], why))
+        self.ended(number, Failure(self.jobs[number], why, log=self._logged(number, why)))
         return number
+
+    def _logged(self, number: int, why: str) -> str:
+        """Write into a job's own log what the job could not, and return where that is."""
+        log = self._log.parents[1] / str(number) / self._log.name
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{why}\n")
+        return str(log)
 
     def _listen(self, receiver: Connection) -> Exception | None:
         """Take note of the ends of jobs until the child is gone; return what it raised."""
@@ -111,9 +121,12 @@ class SupervisedLaunch(Launch[T]):
                 number, end = receiver.recv()
             except EOFError:
                 return None
-            if number == NO_JOB:
+            if isinstance(end, Path):
+                self._log = end
+            elif number == NO_JOB:
                 return end
-            self.ends[number] = end
+            else:
+                self.ends[number] = end
 
 
 class _Reporting(Launch[T]):
@@ -127,7 +140,9 @@ class _Reporting(Launch[T]):
         parent._jobs_by.expect(parent.jobs, frozenset(parent.ends), self.begins)
 
     def begins(self, number: int) -> None:
-        """Mark the job that is at work, as the one to blame should the process die."""
+        """Mark the job that is at work, as the one to blame should the process die, and say where its log is."""
+        if self._at_work.value == NO_JOB:
+            self._news.send((NO_JOB, log_file()))
         self._at_work.value = number
 
     def ended(self, number: int, end: T | Failure) -> None:

@@ -42,10 +42,10 @@ def main() -> int:
         whole, taken = uninterrupted(Path(place))
         deaths = killed(Path(place), kills, taken, random.Random(seed))
         same = figures(Path(place) / "killed") == whole
-        lines = sum(map(len, whole.values()))
+        samples = sum(len(counted) - 1 for counted in whole.values())  # the last of each is its summary
     sys.stdout.write(
         f"{deaths} kills in a sweep of {len(METHODS.split(','))} jobs x {PROMPTS} prompts ({taken:.0f} s alone): "
-        f"{lines} samples, {'each once and as without kills' if same else 'NOT as without kills'}\n"
+        f"{samples} samples, {'each once and as without kills' if same else 'NOT as without kills'}\n"
     )
     return int(not same)
 

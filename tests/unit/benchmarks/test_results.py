@@ -151,6 +151,9 @@ def test_only_a_run_without_failures_counts_as_finished(folder: RunFolder) -> No
     folder.finish({"failed": 1})
     assert folder.finished(MANIFEST) is None
     folder.finish({"failed": 0})
+    for name in "abc":
+        assert folder.finished(MANIFEST) is None  # lines have been lost
+        folder.append(_sample(name))
     assert folder.finished(MANIFEST) == {"failed": 0}
 
 

@@ -10,7 +10,7 @@ from filelock import FileLock
 from rich.console import Console
 
 from benchmarks.runner import Outcome, Stopped, run_benchmark, run_together
-from benchmarks.table import results_table
+from benchmarks.table import Finished, results_table
 from benchmarks.turns import said_in
 from connectors.trace import Generation
 from corpora.corpus import Corpus
@@ -23,7 +23,7 @@ def _run(pipeline: Any, corpus: Corpus) -> tuple[Outcome, str]:
     output = StringIO()
     console = Console(file=output, width=100)
     outcome = run_benchmark(pipeline, corpus, console)
-    console.print(results_table([(outcome.manifest, outcome.summary)]))
+    console.print(results_table([Finished(outcome.manifest, outcome.summary)]))
     return outcome, output.getvalue()
 
 
@@ -139,9 +139,9 @@ def test_a_torn_line_is_run_again(pipeline: Any, corpus: Corpus) -> None:
     first, _ = _run(pipeline, corpus)
     path = first.folder.path / "samples.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
-    (first.folder.path / "summary.json").unlink()
     pipeline.calls.clear()
-    again, _ = _run(pipeline, corpus)
+    again, output = _run(pipeline, corpus)
+    assert "goes on after 4 of 5 prompts, which are kept" in output
     assert {prompt for _, prompt in _calls(pipeline)} == {4}
     assert again.summary["tau"] == first.summary["tau"]
     assert again.summary["n"] == 5

@@ -1,17 +1,18 @@
+import os
 from io import StringIO
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from benchmarks.table import Unfinished, results_table
+from benchmarks.table import Finished, Unfinished, results_table
 
 LONG = (
     "of the project's own writing (openai/gsm8k is not in the hub's cache, and https://huggingface.co does not answer)"
 )
 
 
-def _run(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _run(**changes: Any) -> Finished:
     manifest = {
         "method": changes.get("method", "sense"),
         "drafter": "sen",
@@ -40,10 +41,10 @@ def _run(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "lossless": changes.get("lossless"),
         "cut": {"method": 3},
     }
-    return manifest, summary
+    return Finished(manifest, summary, changes.get("differs", ()))
 
 
-def _text(*runs: tuple[dict[str, Any], dict[str, Any]], width: int = 80) -> str:
+def _text(*runs: Finished, width: int = 80) -> str:
     console = Console(width=width, force_terminal=False, color_system=None)
     with console.capture() as capture:
         console.print(results_table(runs))
@@ -70,10 +71,11 @@ def test_looping_text_gets_a_note_in_words() -> None:
 
 
 def test_a_store_that_repeats_the_test_split_marks_its_row() -> None:
-    manifest, summary = _run()
-    clean = _text((manifest | {"datastore": {"overlap": 0}}, summary), (manifest | {"datastore": None}, summary))
+    manifest, summary, _ = _run()
+    stores: tuple[Any, ...] = ({"overlap": 0}, None)
+    clean = _text(*(Finished(manifest | {"datastore": store}, summary) for store in stores))
     assert "OVERLAP" not in clean
-    marked = _text((manifest | {"datastore": {"overlap": 3}}, summary), _run(method="pld"))
+    marked = _text(Finished(manifest | {"datastore": {"overlap": 3}}, summary), _run(method="pld"))
     assert marked.count("OVERLAP") == 2
     assert "OVERLAP: the store holds documents that repeat the test split" in " ".join(marked.split())
 
@@ -95,19 +97,19 @@ def test_lossless_verdicts_are_shown_when_not_all_are_identical() -> None:
 
 
 def test_what_else_is_known_of_the_answers() -> None:
-    manifest, summary = _run()
+    manifest, summary, _ = _run()
     beside = {"no_answer": {"method": 2, "baseline": 0}, "contains_answer": {"method": 0.8, "baseline": 0.75}}
-    text = _text((manifest, summary | {"quality": summary["quality"] | beside}))
+    text = _text(Finished(manifest, summary | {"quality": summary["quality"] | beside}))
     for piece in ("2 no answer", "contained", "0.80/0.75", "they count as wrong", "the score is exact match"):
         assert piece in " ".join(text.split()), piece
-    assert "no answer" not in _text((manifest, summary))
+    assert "no answer" not in _text(Finished(manifest, summary))
 
 
 def test_each_category_has_a_line_of_its_own() -> None:
-    manifest, summary = _run()
+    manifest, summary, _ = _run()
     figure = {"value": 2.25, "low": 2.0, "high": 2.5}
     parts = {"translation": {"n": 3, "failed": 1, "tau": figure, "speedup": {**figure, "value": 1.75}}}
-    lines = _text((manifest, summary | {"categories": parts})).splitlines()
+    lines = _text(Finished(manifest, summary | {"categories": parts})).splitlines()
     (place,) = [number for number, line in enumerate(lines) if "- translation" in line]
     assert lines[place].split() == ["-", "translation", "1.75", "2.25"]
     assert lines[place + 1].split() == ["3", "of", "4", "[2.00,2.50]", "[2.00,2.50]"]
@@ -121,12 +123,12 @@ def test_raw_names_are_shown_whole_and_are_no_markup() -> None:
 
 
 def test_missing_figures_are_dashes() -> None:
-    manifest, summary = _run(n=0, failed=5)
+    manifest, summary, _ = _run(n=0, failed=5)
     nothing = {"value": None, "low": None, "high": None}
     distinct = {"method": None, "baseline": None}
     summary |= {"speedup": nothing, "tau": nothing, "identical_share": None, "distinct_n": distinct}
     summary |= {"nodes_per_pass": None, "ms_per_pass": {"draft": None}}
-    text = _text((manifest, summary))
+    text = _text(Finished(manifest, summary))
     assert "0 of 5" in text
     assert "-/-" in text
 
@@ -134,9 +136,21 @@ def test_missing_figures_are_dashes() -> None:
 def test_a_job_without_a_result_is_a_row_with_its_reason() -> None:
     console = Console(file=StringIO(), width=80)
     reason = "decode.seed is 1; it must be another one, and this sentence goes on for longer than a column is wide"
-    console.print(results_table([_run()], [Unfinished("gsm8k", "org/name-1.5", "rest", reason)]))
+    console.print(
+        results_table(
+            [_run()],
+            [Unfinished("gsm8k", "org/name-1.5", "rest", reason, ("decode.seed=1",), os.path.abspath("a/run.log"))],
+        )
+    )
     output = console.file.getvalue()  # type: ignore[attr-defined]
     assert "org/name-1.5" in output
     words = " ".join("".join(line) for line in output.splitlines()).split()
-    assert "FAILED:" in words
+    assert {"FAILED:", "decode.seed=1"} <= set(words)
+    assert "log of rest decode.seed=1: a/run.log" in output
     assert [word for word in reason.split() if word not in words] == []
+
+
+def test_rows_of_one_name_show_where_they_differ() -> None:
+    text = _text(_run(differs=("verifier.k=2",)), _run(differs=("verifier.k=4",)))
+    assert "verifier.k=2" in text
+    assert "verifier.k=4" in text

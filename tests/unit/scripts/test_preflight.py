@@ -79,13 +79,25 @@ def test_a_launcher_that_an_experiment_chooses_is_seen(
     assert any("hydra/launcher=aside runs jobs side by side" in sentence for sentence in found)
 
 
-def test_a_full_disk_is_seen_before_the_first_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_seen_before_the_first_job(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Usage:
         free = 2**20
 
     monkeypatch.setattr("shutil.disk_usage", lambda place: Usage)
-    found = list(preflight([job("method=pld", "dataset.num_samples=16")] * 3, []))
-    assert [sentence.split(" has ")[1] for sentence in found] == ["1 MB free, and the samples may take 2 MB"]
+    jobs = [job("method=pld", "dataset.num_samples=16")] * 2 + [job("method=pld", f"results_dir={tmp_path / 'b'}")]
+    (found,) = preflight(jobs, [])
+    assert found.startswith(f"the disk of {tmp_path} has 1 MB free, and samples and stores may take 2 MB")
+    save_model(tmp_path / "tiny", kind="llama")
+    with_store = job("method=sense", "dataset.num_samples=1", f"model.path={tmp_path / 'tiny'}")
+    (found,) = preflight([with_store, with_store], [])
+    assert "may take 67 MB" in found  # 512 answers of 256 tokens, each once
+
+
+def test_one_problem_hides_no_other(job: Job) -> None:
+    jobs = [job("method=pld", "verifier.k=2", "verifier=soft_gated", "results_dir=/proc/nowhere", "decode.top_p=7")]
+    found = list(preflight([*jobs, job("method=vanilla", "dataset.num_samples=100000")], []))
+    assert sum("results_dir is '/proc/nowhere'" in sentence for sentence in found) == 1
+    assert sum("dataset.num_samples is 100000" in sentence for sentence in found) == 1
 
 
 def test_weights_that_do_not_fit_into_memory_are_seen(
@@ -117,6 +129,8 @@ def test_the_time_is_told_from_finished_runs(job: Job, tmp_path: Path) -> None:
     run.mkdir(parents=True)
     (run / "manifest.json").write_text(json.dumps({"device": "cpu", "dtype": "float32", "method": "pld"}))
     (run / "summary.json").write_text(json.dumps({"ms_per_token": {"method": 20.0, "baseline": 40.0}}))
+    damaged = shutil.copytree(run, run.with_name("pld-1"))
+    (damaged / "summary.json").write_text("{")
     assert (
         estimate(jobs) == "2 jobs: about 13 min of decoding by finished runs; loading, stores and warm-up come on top"
     )

@@ -67,6 +67,10 @@ def test_jobs_that_raise_or_kill_their_process_leave_the_others_alone(
     assert reasons[2][1].startswith("its process ended itself with exit code 7")
     logs = sorted(tmp_path.glob("hydra/*/*/*/run.log"))
     assert sum("a fault" in log.read_text(encoding="utf-8") for log in logs) == 1
+    for failure in run.failures:
+        assert failure.log is not None
+        assert failure.reason.split(" (")[0].split(": ")[-1] in Path(failure.log).read_text(encoding="utf-8")
+    assert len({failure.log for failure in run.failures}) == 3
     assert all(reason in capfd.readouterr().err for _, reason in reasons[:1])
 
 

@@ -28,6 +28,7 @@ KINDS = {
     "table1": 8,
     "table1_sps": 1,
     "table2": 1,
+    "table2_eagle": 1,
     "table3": 6,
     "table4": 3,
     "table5": 4,
@@ -65,9 +66,21 @@ def test_a_sweep_goes_over_models_and_sets_of_the_paper(name: str) -> None:
     assert set(params["method"]) <= set(groups()["method"])
 
 
-def test_sps_has_a_sweep_of_its_own() -> None:
-    (job,) = jobs_of("table1_sps")
-    assert (job.drafter["name"], job.draft_model) == ("sps", "Qwen/Qwen3-0.6B")
+def test_methods_with_weights_have_sweeps_of_their_own() -> None:
+    for name, method, draft in (
+        ("table1_sps", "sps", "Qwen/Qwen3-0.6B"),
+        ("table2_eagle", "eagle3", "AngelSlim/Qwen3-8B_eagle3"),
+    ):
+        (job,) = jobs_of(name)
+        assert (job.method.name, job.draft_model) == (method, draft)
+
+
+def test_the_search_for_the_knobs_of_se_has_a_configuration() -> None:
+    (job,) = jobs_of("tune_se")
+    assert job.tune.space is not None
+    assert set(job.tune.space) == {f"verifier.{knob}" for knob in ("theta_e", "k", "w")}
+    assert (job.tune.constraint, job.tune.min_quality) == ("quality", 0.98)
+    assert problems(job) == []
 
 
 @pytest.mark.parametrize("table", [TABLE_1, TABLE_2, TABLE_3, TABLE_4], ids=lambda table: table.name)
