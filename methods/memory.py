@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -24,6 +26,19 @@ def peak_rss_mb() -> float:
     """Return the most memory the process has held so far, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+@contextmanager
+def enough_memory(sentence: Callable[[], str]) -> Iterator[None]:
+    """Make a ValueError of a GPU that runs out of memory within the block.
+
+    Args:
+        sentence: returns what the error says; called when that has happened, so that it may save what is left.
+    """
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as error:
+        raise ValueError(sentence()) from error
 
 
 def free_mb(device: torch.device) -> float:

@@ -220,7 +220,7 @@ def _probe_problems(probe: ProbeSettings) -> Iterator[str]:
 
 
 def _budget_problems(settings: Settings) -> Iterator[str]:
-    """Yield one sentence if the node budget would cut drafts that are worth little then."""
+    """Yield one sentence if the node budget would cut drafts that must stay whole."""
     max_nodes, drafter = settings.connector.max_nodes, settings.drafter
     if max_nodes is None or max_nodes < 1 or any(_primitive_problems(DRAFTERS, drafter)):
         return  # nothing to say, or said elsewhere
@@ -228,7 +228,7 @@ def _budget_problems(settings: Settings) -> Iterator[str]:
     if max_nodes < whole:
         yield (
             f"connector.max_nodes is {max_nodes}, but a draft of drafter '{drafter['name']}' has up to {whole} nodes "
-            "and is worth little if it is cut: raise it, leave it null, or lower drafter.max_tokens"
+            "and must not be cut: raise it, leave it null, or set the drafter to a smaller draft"
         )
 
 

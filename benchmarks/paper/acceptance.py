@@ -24,7 +24,7 @@ WAYS: Final = {Pathway.EXACT: "exact", Pathway.TOP_K: "top-k", Pathway.WINDOW: "
 
 def acceptance(runs: Runs) -> Table:
     """Return, for each method at its defaults, the share accepted at each depth and the share of each pathway."""
-    rows = {(run.model, set_name(run.dataset), method_name(run)): run for run in default_runs(runs)}
+    rows = {(run.model, set_name(run.dataset), _label(run)): run for run in default_runs(runs)}
     cells: Cells = {(labels, column): cell for labels, run in rows.items() for column, cell in _row(run)}
     columns: list[Labels] = [(DEPTH, str(depth)) for depth in range(2, DEPTHS + 1)]
     columns += [(PATHWAY, way) for way in WAYS.values()]
@@ -54,6 +54,10 @@ def default_runs(runs: Runs) -> list[Run]:
             if not run.variant and run.manifest["drafter"] != "none" and run.prompts:
                 found[(model, dataset, method_name(run))] = run
     return [found[key] for key in sorted(found, key=lambda key: (planes(runs).index(key[:2]), key[2]))]
+
+
+def _label(run: Run) -> str:
+    return f"{method_name(run)}, replay" if run.replayed else method_name(run)
 
 
 def _row(run: Run) -> Iterator[tuple[Labels, Cell]]:

@@ -23,6 +23,7 @@ class Cell:
         high: upper end.
         n: prompts, or builds of stores, behind it.
         runs: hashes of the runs that it was read from.
+        cut: of a quality, how many of the outputs behind it ended at the token budget.
     """
 
     value: float | str | None = None
@@ -30,6 +31,7 @@ class Cell:
     high: float | None = None
     n: int | None = None
     runs: tuple[str, ...] = ()
+    cut: int | None = None
 
     @property
     def number(self) -> float | None:
@@ -56,16 +58,17 @@ def _quality(side: str) -> Reader:
         if quality is None:
             return EMPTY
         low, high = quality[f"{side}_interval"]
-        return Cell(quality[side], low, high, quality["n"], (run.hash,))
+        cut = run.summary["cut"].get(side)
+        return Cell(quality[side], low, high, quality["n"], (run.hash,), cut)
 
     return read
 
 
 def _distinct(run: Run) -> Cell:
-    """Return the different 4-grams of the outputs, as a share of plain decoding's."""
-    distinct = run.summary["distinct_n"]
-    ratio = distinct["method"] / distinct["baseline"] if distinct["method"] and distinct["baseline"] else None
-    return Cell(ratio, n=run.summary["n"], runs=(run.hash,))
+    """Return the share of different 4-grams in an output / in plain decoding's, where both are long enough for one."""
+    pairs = [(prompt["distinct_4"], prompt["baseline"]["distinct_4"]) for prompt in run.prompts]
+    known = np.array([pair for pair in pairs if None not in pair], np.float64).reshape(-1, 2)
+    return of_estimate(ratio_of_totals(known[:, 0], known[:, 1]), len(known), [run.hash])
 
 
 def _of_prompts(above: str, below: str) -> Reader:

@@ -33,7 +33,8 @@ def prompt_figures(sample: Content) -> dict[str, Any]:
     """Return what the tables need of a line of samples.jsonl.
 
     `deep[d-1]` counts the passes whose verified tree was at least d deep, `hit[d-1]` those of them that committed at
-    least d tokens; `pathways` counts committed tokens in the order of `Pathway`.
+    least d tokens; `pathways` counts committed tokens in the order of `Pathway`. Times that do not exist, as in a
+    replay, are None.
     """
     if sample["status"] != "ok":
         return {"id": sample["id"], "status": sample["status"]}
@@ -46,7 +47,7 @@ def prompt_figures(sample: Content) -> dict[str, Any]:
         "status": "ok",
         "passes": sample["passes"],
         **{name: int(sum(sample[name])) for name in _TOTALS},
-        **{name: round(sum(sample[name]), _DIGITS) for name in _TIMES},
+        **{name: _ms(sample[name]) for name in _TIMES},
         **_output(sample),
         "deep": deep.sum(axis=0).tolist(),
         "hit": (deep & (committed[:, None] >= levels)).sum(axis=0).tolist(),
@@ -58,11 +59,17 @@ def prompt_figures(sample: Content) -> dict[str, Any]:
 def _output(output: Content) -> dict[str, Any]:
     return {
         "tokens": len(output["output_ids"]),
-        "prefill_ms": round(output["prefill_ms"], _DIGITS),
-        "decode_ms": round(output["decode_ms"], _DIGITS),
+        "prefill_ms": _ms([output["prefill_ms"]]),
+        "decode_ms": _ms([output["decode_ms"]]),
         "score": output["score"],
         "distinct_4": distinct_n(output["output_ids"]),
     }
+
+
+def _ms(times: Sequence[float | None]) -> float | None:
+    """Return the total of some times, None if one of them was not measured."""
+    known = [time for time in times if time is not None]
+    return round(sum(known), _DIGITS) if len(known) == len(times) else None
 
 
 def without_paths(value: Any) -> Any:

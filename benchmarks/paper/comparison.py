@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from benchmarks.paper.cells import Cell, mean_of_sets, read
+from benchmarks.paper.names import method_name, set_name
 from benchmarks.paper.published import beside, published_models
 from benchmarks.paper.runs import SETS, Pick, Run, Runs, model_rank
 from benchmarks.paper.table import MEAN, Cells, Labels, Table
@@ -89,11 +90,30 @@ def circumstances(runs: Sequence[Run]) -> Iterator[str]:
         failed = sum(run.summary["failed"] for run in own)
         dropped = f"; {failed} prompts failed" if failed else ""
         yield f"{model}: {n} prompts a cell, at most {tokens} new tokens, {places}{dropped}."
+        replays = _names([run for run in own if run.replayed])
+        if replays:
+            yield f"{model}: replays of recorded outputs, and so without times: {replays}."
+
+
+def without_times(replays: Sequence[Run]) -> str:
+    """Return a sentence on replays that have no place in a table of times, empty without any."""
+    models = dict.fromkeys(run.model for run in replays)
+    words = [f"{model}, {_names([run for run in replays if run.model == model])}" for model in models]
+    return f"Replays, left out since they have no times: {'; '.join(words)}." if words else ""
+
+
+def _names(runs: Sequence[Run]) -> str:
+    return ", ".join(dict.fromkeys(f"{method_name(run)} on {set_name(run.dataset)}" for run in runs))
 
 
 def others_note(fitting: Iterable[list[Run]]) -> Iterator[str]:
     """Yield what was left out because a better run stands in the same cell."""
-    left = list(dict.fromkeys(run.hash for runs in fitting for run in runs[1:]))
-    if left:
-        reason = "since a run of more prompts, of a larger store or a newer one fits the same cell"
-        yield f"Left out, {reason}: {', '.join(left)}."
+    left = dict.fromkeys((run.hash, run.replayed and not runs[0].replayed) for runs in fitting for run in runs[1:])
+    reasons = {
+        False: "a run of more prompts, of a larger store or a newer one fits the same cell",
+        True: "replays have no times and a measured run fits the same cell",
+    }
+    for beside_measured, reason in reasons.items():
+        hashes = [name for name, flag in left if flag == beside_measured]
+        if hashes:
+            yield f"Left out, since {reason}: {', '.join(hashes)}."

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from benchmarks.paper.cells import EMPTY, Cell, read
-from benchmarks.paper.comparison import circumstances
+from benchmarks.paper.comparison import circumstances, without_times
 from benchmarks.paper.names import method_name, set_name, setting_name
 from benchmarks.paper.runs import Run, Runs
 from benchmarks.paper.table import Cells, Labels, Table
@@ -98,7 +98,7 @@ def pareto(runs: Runs) -> Table:
         ("Model", "Set", "Method", "Setting"),
         rows,
         (*FIGURES, FRONT, KEEPS),
-    )
+    ).noting(without_times(_replays(runs)))
 
 
 def lossless_enough(runs: Runs) -> Table:
@@ -116,13 +116,17 @@ def lossless_enough(runs: Runs) -> Table:
         ("Model", "Set", "Method"),
         rows,
         (SETTING, *FIGURES, FRONT, KEEPS),
-    )
+    ).noting(without_times(_replays(runs)))
 
 
 def chosen(own: Sequence[Point]) -> Point:
     """Return the fastest point that keeps the quality, else the best one; `own` is sorted by speed."""
     keeping = [point for point in own if point.keeps]
     return keeping[0] if keeping else max(own, key=lambda point: point.quality.number or 0.0)
+
+
+def _replays(runs: Runs) -> list[Run]:
+    return [run for run in runs.runs if run.replayed]
 
 
 def _table(name: str, caption: str, heads: Labels, rows: dict[Labels, Point], columns: Iterable[str]) -> Table:

@@ -6,7 +6,7 @@ from typing import Final
 
 from benchmarks.paper.acceptance import default_runs
 from benchmarks.paper.cells import read
-from benchmarks.paper.comparison import Comparison, circumstances
+from benchmarks.paper.comparison import Comparison, circumstances, without_times
 from benchmarks.paper.names import method_name, set_name
 from benchmarks.paper.runs import Runs
 from benchmarks.paper.speed import SENSE_ID, SENSE_OOD
@@ -28,8 +28,9 @@ FIGURE_8: Final = Comparison(
 
 
 def figure_7(runs: Runs) -> Table:
-    """Return the milliseconds of each part of a pass, for each method at its defaults."""
-    rows = {(run.model, set_name(run.dataset), method_name(run)): run for run in default_runs(runs)}
+    """Return the milliseconds of each part of a pass, for each method at its defaults; a replay has none."""
+    found = default_runs(runs)
+    rows = {(run.model, set_name(run.dataset), method_name(run)): run for run in found if not run.replayed}
     cells: Cells = {(labels, (part,)): read(run, part) for labels, run in rows.items() for part in PARTS}
     return Table(
         "figure7",
@@ -43,4 +44,4 @@ def figure_7(runs: Runs) -> Table:
             "KV cache, the text and what the drafter learns of the pass.",
             *circumstances(list(rows.values())),
         ],
-    )
+    ).noting(without_times([run for run in found if run.replayed]))

@@ -32,11 +32,12 @@ def figure_of_planes(runs: Runs) -> Figure:
     names = sorted({method_name(run) for run in runs.runs})
     for (model, dataset), (axes,) in zip(pairs, grid, strict=False):
         axes.set_title(f"{model}, {set_name(dataset)}")
-        plane = [point for point in points(runs, model, dataset) if point.place is not None]
+        timed = points(runs, model, dataset)
+        plane = [point for point in timed if point.place is not None]
         if plane:
             _plane(axes, plane, names)
         else:
-            nothing(axes, "no quality ratio: plain decoding scores nothing here")
+            nothing(axes, "no quality ratio: plain decoding scores nothing here" if timed else "no run has times")
     if not pairs:
         nothing(grid[0][0])
     return figure

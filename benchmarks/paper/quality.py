@@ -50,6 +50,7 @@ def table_6(runs: Runs, published: bool = False) -> Table:
     notes = ["Vanilla: plain decoding of the prompts that the runs of SENSE have.", *circumstances(used)]
     caption = "Quality of the outputs: accuracy, or ROUGE-L against the set's own answer"
     table = Table("table6", caption, ("Model", "Method"), rows, list(COLUMNS.values()), cells, formats, notes)
+    table = table.noting(_cut(table))
     return beside(table) if published else table
 
 
@@ -57,3 +58,10 @@ def _plain(runs: Sequence[Run | None]) -> Cell:
     """Return plain decoding's quality, as the first of the runs has it as its baseline."""
     there = [read(run, "baseline_quality") for run in runs if run is not None]
     return next(iter(there), EMPTY)
+
+
+def _cut(table: Table) -> str:
+    """Return a sentence on the outputs that the budget cut, empty where it cut none."""
+    cells = {(row, column): table.cell(row, column) for row in table.rows for column in table.columns}
+    words = [f"{', '.join(row)}, {column[0]}: {cell.cut}" for (row, column), cell in cells.items() if cell.cut]
+    return f"Outputs cut at the token budget, and scored as they are: {'; '.join(words)}." if words else ""

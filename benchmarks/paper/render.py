@@ -71,8 +71,11 @@ def latex(table: Table) -> str:
 
 
 def csv(table: Table) -> str:
-    """Return one line for each cell: labels, value, interval, n, the paper's value and the ratio to it, runs."""
+    """Return one line for each cell: labels, value, interval, n, outputs cut, the paper's value and ratio, runs."""
     lines = []
+    shows_cut = any(cell.cut is not None for cell in table.cells.values())
+    extra = [*(["cut"] if shows_cut else []), *(["published", "ratio"] if table.published is not None else [])]
+    names = [*table.heads, "group", "figure", "value", "low", "high", "n", *extra, "runs"]
     for row in table.rows:
         for column in table.columns:
             cell, published = table.cell(row, column), table.published_value(row, column)
@@ -84,11 +87,12 @@ def csv(table: Table) -> str:
                     "low": _exact(cell.low),
                     "high": _exact(cell.high),
                     "n": "" if cell.n is None else cell.n,
+                    **({"cut": _exact(cell.cut)} if shows_cut else {}),
                     **({} if table.published is None else _beside(cell, published)),
                     "runs": " ".join(cell.runs),
                 }
             )
-    return str(pd.DataFrame(lines).to_csv(index=False, lineterminator="\n"))
+    return str(pd.DataFrame(lines, columns=names).to_csv(index=False, lineterminator="\n"))
 
 
 def _title(table: Table) -> str:

@@ -79,6 +79,11 @@ class Run:
         return self.manifest["guarantee"] == "lossy"
 
     @property
+    def replayed(self) -> bool:
+        """Whether drafts were made against a recording, so that there are no times."""
+        return self.manifest.get("mode") == "replay"
+
+    @property
     def rank(self) -> tuple[bool, int, int, str, str]:
         """Which of two runs stands in a cell that both fit: timed, most prompts, largest store, newest."""
         store = self.manifest.get("datastore") or {}

@@ -71,6 +71,11 @@ def distinct_ratio(run: Run) -> Figure:
     return _ratio(run, both)
 
 
+def cut(run: Run, side: str = "method") -> Figure:
+    """Return how many outputs of "method" or "baseline" ended at the token budget; a count has no interval."""
+    return Figure((run.summary.get("cut") or {}).get(side), n=run.summary["n"])
+
+
 def nodes_per_pass(run: Run) -> Figure:
     """Return the nodes of a forward, the pending token's included."""
     return _ratio(run, lambda s: (sum(s["nodes"]), s["passes"]))

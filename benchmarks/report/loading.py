@@ -40,6 +40,11 @@ class Run:
         return bool(self.manifest["guarantee"] == "lossy")
 
     @property
+    def replayed(self) -> bool:
+        """Whether drafts were made against a recording, so that there are no times."""
+        return self.manifest.get("mode") == "replay"
+
+    @property
     def ok(self) -> list[dict[str, Any]]:
         """The samples of prompts that did not fail."""
         return [sample for sample in self.samples if sample["status"] == "ok"]

@@ -30,8 +30,8 @@ def payload(sample: Sample) -> dict[str, Any]:
     `committed`, tokens of each pass; `places`, `ways` and `who`, of each token its pass (None: it needed none), how it
     was let in (4: the pending token, 5: without a pass) and who drafted it (index into `drafters`, -1: nobody);
     `diverges`, the first place where the method leaves greedy decoding, or None; `passes`, of each the milliseconds of
-    its parts, how many nodes were cut before the forward, and its tree, if it was recorded. Runs from before texts were
-    recorded by tokens have `text` and `greedy_text` instead.
+    its parts (None in a replay), how many nodes were cut before the forward, and its tree, if it was recorded. Runs
+    from before texts were recorded by tokens have `text` and `greedy_text` instead.
     """
     if sample["status"] != "ok":
         return {"failed": sample["reason"]}
@@ -82,18 +82,23 @@ def _along(places: Sequence[int | None], values: Sequence[Sequence[Any]], missin
 
 def _facts(sample: Sample) -> dict[str, Any]:
     greedy, tokens = sample["baseline"], len(sample["output_ids"])
-    ours, plain = sample["decode_ms"] / tokens, greedy["decode_ms"] / len(greedy["output_ids"])
+    ours, plain = (_ms_per_token(side) for side in (sample, greedy))
     return {
         "tokens": tokens,
         "passes": sample["passes"],
         "prompt_tokens": sample["prompt_tokens"],
         "tau": sum(sample["committed"]) / sample["passes"] if sample["passes"] else None,
-        "speedup": plain / ours if ours else None,
+        "speedup": plain / ours if ours and plain is not None else None,
         "score": sample["score"],
         "greedy_score": greedy["score"],
         "finish": sample["finish"],
         "verdict": sample.get("lossless"),
     }
+
+
+def _ms_per_token(side: Sample) -> float | None:
+    """Return the decoding time of a token; a replay has none."""
+    return None if side["decode_ms"] is None else side["decode_ms"] / len(side["output_ids"])
 
 
 def _divergence(ours: Sequence[int], greedy: Sequence[int]) -> int | None:
@@ -105,9 +110,13 @@ def _passes(sample: Sample) -> list[dict[str, Any]]:
     steps = zip(*(sample[f"{part}_ms"] for part in ("draft", "verify", "judge", "commit")), strict=True)
     sizes = zip(sample["nodes"], sample["proposed_nodes"], strict=True)
     return [
-        {"ms": [round(ms, 2) for ms in times], "nodes": nodes, "proposed": proposed, "tree": tree}
+        {"ms": [*map(_rounded, times)], "nodes": nodes, "proposed": proposed, "tree": tree}
         for times, (nodes, proposed), tree in zip(steps, sizes, trees, strict=True)
     ]
+
+
+def _rounded(ms: float | None) -> float | None:
+    return None if ms is None else round(ms, 2)
 
 
 def _trees(sample: Sample) -> list[dict[str, Any]]:

@@ -41,6 +41,7 @@ class Row:
     label: str
     parts: str
     guarantee: str
+    replayed: bool
     quality: str
     warnings: list[str]
     dataset: str
@@ -61,6 +62,7 @@ COLUMNS = (
     Column(
         "Quality / plain", "score of the method / score of plain decoding", lambda run: figures.quality(run, "ratio")
     ),
+    Column("Cut", "outputs that ended at the token budget; plain decoding's below them", figures.cut, 0),
     Column("Same text", "share of outputs that equal plain decoding's", figures.identical, percent=True),
     Column("Common prefix", "tokens before an output leaves plain decoding's, mean", figures.prefix, 0),
     Column(
@@ -88,6 +90,7 @@ def _row(place: int, run: Run, label: str) -> Row:
         label=label,
         parts=f"{manifest['drafter']} + {manifest['verifier']}",
         guarantee=manifest["guarantee"],
+        replayed=run.replayed,
         quality=quality_words(run),
         warnings=_warnings(run),
         dataset=manifest["dataset"]["name"],
@@ -118,6 +121,8 @@ def _cell(run: Run, column: Column) -> Cell:
         silent = (run.summary["quality"].get("no_answer") or {}).get("method")
         without = [f"{silent} without answer"] if silent else []
         notes = (f"plain {figures.quality(run, 'baseline').full()}", run.summary["quality"]["metric"], *without)
+    elif column.title == "Cut" and figure.value is not None:
+        notes = (f"plain {figures.cut(run, 'baseline').text(0)}",)
     n = "" if figure.n == run.summary["n"] or figure.value is None else f"n={figure.n}"
     return Cell(value, figure.interval(column.digits, column.percent), figure.value, n, notes)
 

@@ -6,6 +6,8 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +17,13 @@ from corpora.corpus import Corpus
 from corpora.loading import load_corpus, whole_split
 from corpora.settings import DatasetSettings
 from corpora.templates import TEMPLATES_VERSION, render
+from methods.memory import enough_memory
 from methods.offline.files import reading, write_array, write_json
 from methods.overrides import compose
 from methods.places import cache_folder, short_hash
 from methods.progress import TokenProgress
 from methods.schema import Settings
+from methods.training.shortage import too_many_answers
 from primitives.contract import Ints
 from primitives.models.causal_lm import configured_eos
 from primitives.models.device import dtype_name
@@ -93,7 +97,9 @@ class Answers:
         todo = [batch for batch in plan if not batch[0].facts.is_file()]
         with TokenProgress(f"answers of {self.settings.model.name}", len(todo)) as progress:
             for shard, name, rows in todo:
-                progress.advance(1, self._make(shard, name, rows))
+                with enough_memory(partial(self._too_many, len(rows))):
+                    made = self._make(shard, name, rows)
+                progress.advance(1, made)
         return [shard for shard, _, _ in plan]
 
     def reference_counts(self) -> Ints:
@@ -170,7 +176,17 @@ class Answers:
         limit = getattr(self.model.model.config.get_text_config(), "max_position_embeddings", None)
         if limit is not None:
             longest = min(longest, limit - max(map(len, prompts)))
-        return recorded_answers(self.model.model, prompts, longest, self.eos_ids, self.layers)
+        size = self._together
+        parts = [prompts[at : at + size] for at in range(0, len(prompts), size)]
+        made = [recorded_answers(self.model.model, part, longest, self.eos_ids, self.layers) for part in parts]
+        return list(chain.from_iterable(made))
+
+    @property
+    def _together(self) -> int:
+        return min(self.training.answer_micro_batch or self.training.answer_batch, self.training.answer_batch)
+
+    def _too_many(self, rows: int) -> str:
+        return too_many_answers(self.training, min(self._together, rows), self.model.model.device)
 
     def _prompt(self, name: str, instruction: str) -> Ints:
         if not instruction.strip():

@@ -100,15 +100,21 @@ def batches(recordings: Sequence[Recording], tokens: int, seed: int) -> list[lis
     rng = np.random.default_rng(seed)
     lengths = np.array([len(recording.tokens) for recording in recordings])
     order = np.argsort(lengths + rng.random(len(lengths)) * 32)
+    groups = packed([recordings[place] for place in order], tokens)
+    return [groups[place] for place in rng.permutation(len(groups))]
+
+
+def packed(recordings: Sequence[Recording], tokens: int) -> list[list[Recording]]:
+    """Return the answers, in their order, in groups of at most so many tokens, padding counted, or of one answer."""
     groups: list[list[Recording]] = [[]]
     longest = 0
-    for place in order:
-        longest = max(longest, int(lengths[place]))
+    for one in recordings:
+        longest = max(longest, len(one.tokens))
         if groups[-1] and longest * (len(groups[-1]) + 1) > tokens:
             groups.append([])
-            longest = int(lengths[place])
-        groups[-1].append(recordings[place])
-    return [groups[place] for place in rng.permutation(len(groups))]
+            longest = len(one.tokens)
+        groups[-1].append(one)
+    return groups
 
 
 def draft_vocabulary(

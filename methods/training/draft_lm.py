@@ -77,11 +77,26 @@ class Distillation:
         self.settings = settings
         self.output = output
 
-    def __call__(self, draft: Any, batch: Texts, rng: torch.Generator | None, depth: int) -> Unrolled:
-        """Return the mean loss, and where the draft's best token is the target's; with `rng`, gradients are added."""
+    def counts(self, draft: Any, answers: Sequence[Recording], depth: int) -> list[int]:
+        """Return how many places of some answers count in the loss."""
+        return [sum(len(one.tokens) - one.answer for one in answers)]
+
+    def __call__(
+        self,
+        draft: Any,
+        batch: Texts,
+        rng: torch.Generator | None,
+        depth: int,
+        whole: Sequence[int] | None = None,
+    ) -> Unrolled:
+        """Return the mean loss, and where the draft's best token is the target's; with `rng`, gradients are added.
+
+        With the `counts` of a `whole` of which the batch is a part, the loss is its share in the mean of the whole.
+        """
         learning = rng is not None
         hits = torch.zeros_like(batch.inside)
         rows, columns = batch.inside.nonzero(as_tuple=True)
+        count = len(rows) if whole is None else whole[0]
         loss = 0.0
         with torch.set_grad_enabled(learning):
             hidden = draft.get_decoder()(input_ids=batch.tokens, use_cache=False).last_hidden_state
@@ -90,7 +105,7 @@ class Distillation:
             for part in torch.arange(len(rows), device=rows.device).split(CHUNK):
                 wanted = batch.wanted[rows[part], columns[part]]
                 logits = draft.get_output_embeddings()(leaf[part])
-                mean = self._loss(logits, batch.states[rows[part], columns[part]], wanted) / len(rows)
+                mean = self._loss(logits, batch.states[rows[part], columns[part]], wanted) / count
                 hits[rows[part], columns[part]] = logits.detach().argmax(-1) == wanted
                 loss += float(mean.detach())
                 if learning:
@@ -118,7 +133,7 @@ class DraftTrainer(Trainer):
         """Return for j = 1, 2, ... the share of greedy drafts whose first j tokens are the target's."""
         depth = self.settings.depth
         right, drafts = torch.zeros(depth), torch.zeros(depth)
-        for group in batches(held, self.settings.batch_tokens, 0):
+        for group in batches(held, self.together, 0):
             batch = self._batch(group)
             (hits,) = self.objective(self.head, batch, None, depth).hits
             chains = hits

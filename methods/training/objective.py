@@ -5,15 +5,19 @@ Sources: arXiv 2503.01840, section 3.2; arXiv 2401.15077, section 4.2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from methods.training.data import Batch
 from methods.training.settings import TrainingSettings
 from primitives.models.eagle3_head import Eagle3Head
 from primitives.models.eagle_head import EagleHead
+from primitives.models.recording import Recording
 
 
 @dataclass(eq=False)
@@ -21,7 +25,7 @@ class Unrolled:
     """What one batch shows.
 
     Attributes:
-        losses: of each step, unweighted.
+        losses: of each step, unweighted; of a part of a batch its share in that of the whole, so that they add up.
         hits: bool[B, W] for each step: the head's best token there is the target's; False outside the texts.
     """
 
@@ -45,21 +49,37 @@ class Objective:
         self.settings = settings
         self.output = output
 
-    def __call__(self, head: EagleHead, batch: Batch, rng: torch.Generator | None, depth: int) -> Unrolled:
-        """Return losses and hits; with `rng` given, which draws the noise, gradients are added to the head's."""
+    def __call__(
+        self,
+        head: EagleHead,
+        batch: Batch,
+        rng: torch.Generator | None,
+        depth: int,
+        whole: Sequence[int] | None = None,
+    ) -> Unrolled:
+        """Return losses and hits; with `rng` given, which draws the noise, gradients are added to the head's.
+
+        Args:
+            head: the head.
+            batch: answers.
+            rng: of the noise.
+            depth: most steps.
+            whole: the `counts` of all answers of an optimiser step, of which this batch is a part; None: it is all.
+        """
         learning = rng is not None
         rated = self._rated(head)
         seen = Unrolled([], [])
         outs, slopes = [], []
         with torch.set_grad_enabled(learning):
-            chain = _Chain(head, batch, self._noisy(batch.features, rng))
+            chain = _Chain(head, batch, self._noisy(batch, rng))
             for step in range(depth):
                 states = chain.advance()
                 valid = chain.inside
                 if not bool(valid.any()):
                     break
                 leaf = states[valid].detach().requires_grad_(learning)
-                loss, best = self._loss(head, leaf, chain.states[valid], chain.wanted[valid], rated)
+                total, count, best = self._loss(head, leaf, chain.states[valid], chain.wanted[valid], rated)
+                loss = total / max(1, count if whole is None else whole[step])
                 hits = torch.zeros_like(batch.inside)
                 hits[valid.nonzero(as_tuple=True)] = head.target_ids(best) == chain.wanted[valid]
                 seen.hits.append(hits)
@@ -73,12 +93,21 @@ class Objective:
                 torch.autograd.backward(outs, slopes)
         return seen
 
-    def _noisy(self, features: torch.Tensor, rng: torch.Generator | None) -> torch.Tensor:
+    def counts(self, head: EagleHead, answers: Sequence[Recording], depth: int) -> list[int]:
+        """Return for each step how many places of some answers count in its loss."""
+        wanted = [one.tokens[one.answer + 1 :] for one in answers]
+        known = head.t2d.cpu().numpy() if isinstance(head, Eagle3Head) else np.ones(len(head.embedding), bool)
+        marks = [known[ids] for ids in wanted]
+        return [sum(int(mark[step:].sum()) for mark in marks) for step in range(depth)]
+
+    def _noisy(self, batch: Batch, rng: torch.Generator | None) -> torch.Tensor:
         width = self.settings.noise
         if rng is None or not width:
-            return features
-        noise = torch.rand(features.shape, generator=rng).to(features.device)
-        return features + (noise - 0.5) * 2 * width
+            return batch.features
+        # Text by text, so that the noise of one does not hang on which others it is padded with.
+        lengths, wide = (batch.starts.amax(1) + 1).tolist(), batch.features.shape[2]
+        noise = pad_sequence([torch.rand(length, wide, generator=rng) - 0.5 for length in lengths], batch_first=True)
+        return batch.features + noise.to(batch.features.device) * 2 * width
 
     def _rated(self, head: EagleHead) -> torch.Tensor:
         """Return the target's output rows [V_d, h'] for the head's columns."""
@@ -87,8 +116,8 @@ class Objective:
 
     def _loss(
         self, head: EagleHead, states: torch.Tensor, truth: torch.Tensor, wanted: torch.Tensor, rated: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the mean loss of [m, h] states and the columns int64[m] that they rate best.
+    ) -> tuple[torch.Tensor, int, torch.Tensor]:
+        """Return the sum of the losses of [m, h] states, how many count, and the columns int64[m] that they rate best.
 
         The cross entropy is against the target's own distribution over the head's columns. Where the token that the
         target chose is not among them there is nothing to learn, and the place does not count.
@@ -99,10 +128,11 @@ class Objective:
         losses = logits.logsumexp(-1) - (law * logits).sum(-1)
         if isinstance(head, Eagle3Head):
             known = head.t2d[wanted]
-            loss = (losses * known).sum() / known.sum().clamp(min=1)
+            total, count = (losses * known).sum(), int(known.sum())
         else:
-            loss = F.smooth_l1_loss(states, truth) + self.settings.token_weight * losses.mean()
-        return loss, logits.detach().argmax(-1)
+            regression = F.smooth_l1_loss(states, truth, reduction="sum") / states.shape[1]
+            total, count = regression + self.settings.token_weight * losses.sum(), len(states)
+        return total, count, logits.detach().argmax(-1)
 
 
 class _Chain:

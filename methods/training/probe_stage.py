@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import numpy as np
+import torch
 from filelock import FileLock
 
 from corpora.corpus import Corpus
@@ -16,6 +17,7 @@ from corpora.loading import load_corpus
 from corpora.templates import TEMPLATES_VERSION, render
 from methods.calibration.recipe import Arrays
 from methods.loaded import check_tokenizers, loaded_draft, loaded_model
+from methods.memory import enough_memory
 from methods.offline.files import write_whole
 from methods.places import cache_folder, short_hash
 from methods.progress import TokenProgress
@@ -90,7 +92,8 @@ def _train(
         width = next((part[f"{side}_states"].shape[1] for part in parts), 1)
         states = np.concatenate([np.empty((0, width), np.float32), *(part[f"{side}_states"] for part in parts)])
         labels = np.concatenate([np.empty(0, np.float32), *(part[f"{side}_shares"] for part in parts)])
-        fits[side] = fit_probe(states, labels, owner, settings.probe, device)
+        with enough_memory(lambda: _too_large(settings, device)):
+            fits[side] = fit_probe(states, labels, owner, settings.probe, device)
     draw_curves(folder / CURVES, fits)
     facts = {
         "corpus": f"{corpus.name}: {corpus.source}",
@@ -121,9 +124,24 @@ def _labels(settings: Settings, corpus: Corpus, folder: Path) -> list[list[Array
             ids = np.array(render_prompt(model.tokenizer, text, settings.model), np.int64)
             # The draws behind a prompt hang on nothing but the prompt.
             seed = int(short_hash([settings.probe.seed, ids.tolist()]), 16)
-            found.append(labeller(ids, f"{example.id}-{short_hash(ids.tolist())}", seed))
+            with enough_memory(lambda: _too_many(settings, model.model.device)):
+                found.append(labeller(ids, f"{example.id}-{short_hash(ids.tolist())}", seed))
             progress.advance(1, sum(len(part["target_shares"]) for part in found[-1]))
     return found
+
+
+def _too_many(settings: Settings, device: torch.device) -> str:
+    return (
+        f"probe.samples={settings.probe.samples} segments at once are too much for the memory of {device}: free some "
+        "of it and start again, which keeps finished labels, or lower it, which begins them anew"
+    )
+
+
+def _too_large(settings: Settings, device: torch.device) -> str:
+    return (
+        f"probe.batch_size={settings.probe.batch_size} is too much for the memory of {device}: lower it, or free some "
+        "of the memory; the labels are kept"
+    )
 
 
 def _labels_made_of(settings: Settings) -> dict[str, Any]:

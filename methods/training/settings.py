@@ -27,7 +27,8 @@ class TrainingSettings:
         held_out: data sets whose test prompts must not be among the training data.
         max_prompt_tokens: longer prompts are left out.
         max_new_tokens: longest answer, in tokens.
-        answer_batch: answers generated together; also the unit in which that stage goes on after a stop.
+        answer_batch: answers kept together: the unit in which that stage goes on after a stop.
+        answer_micro_batch: answers generated together, a part of them; None generates all of a batch at once.
         validation: share of the answers that is never trained on; acceptance is measured on them.
         draft_vocab_size: tokens that the head can propose, the most frequent ones of the answers; None is all of them.
         init: "target" (output rows and layer weights begin as copies of the target's), "random", or the folder of a
@@ -37,6 +38,8 @@ class TrainingSettings:
         noise: half the width of the uniform noise on the target's states (EAGLE-1/2).
         token_weight: weight of the cross entropy beside the regression of the states (EAGLE-1/2).
         batch_tokens: most tokens in one step; sequences are packed up to it.
+        micro_batch_tokens: most of them that go through the model at once; the step is the same up to rounding. None
+            takes the whole step at once.
         epochs: times that every answer is seen.
         learning_rate: peak, after the warm-up; it falls to a tenth along a cosine.
         warmup: share of the steps with a rising learning rate.
@@ -57,6 +60,7 @@ class TrainingSettings:
     max_prompt_tokens: int = 256
     max_new_tokens: int = 256
     answer_batch: int = 32
+    answer_micro_batch: int | None = None
     validation: float = 0.05
     draft_vocab_size: int | None = None
     init: str = "target"
@@ -65,6 +69,7 @@ class TrainingSettings:
     noise: float = 0.1
     token_weight: float = 0.1
     batch_tokens: int = 2048
+    micro_batch_tokens: int | None = None
     epochs: int = 10
     learning_rate: float = 5e-5
     warmup: float = 0.05
@@ -97,6 +102,10 @@ def training_problems(training: TrainingSettings) -> Iterator[str]:
     ):
         if getattr(training, key) < 1:
             yield f"training.{key} is {getattr(training, key)}; it must be at least 1"
+    for key in ("answer_micro_batch", "micro_batch_tokens"):
+        value = getattr(training, key)
+        if value is not None and value < 1:
+            yield f"training.{key} is {value}; it must be at least 1, or null for the whole batch"
     for key in ("learning_rate", "clip", "decay"):
         if not getattr(training, key) > 0:
             yield f"training.{key} is {getattr(training, key)}; it must be above 0"

@@ -14,6 +14,7 @@ from corpora.example import Example
 from corpora.leaks import LeakCheck
 from corpora.loading import whole_split
 from methods.loaded import loaded_model
+from methods.memory import enough_memory
 from methods.places import cache_folder, short_hash
 from methods.schema import Settings
 from methods.settings import validate
@@ -25,12 +26,13 @@ from methods.training.loop import CHECKPOINT, Row, Trainer
 from methods.training.objective import Objective
 from methods.training.report import write_report
 from methods.training.settings import DRAFT_LM, HEADS
+from methods.training.shortage import too_many_weights
 from primitives.models.eagle_loading import HeadTarget, save_head
 from primitives.models.loading import LoadedModel
 from primitives.models.recording import Recording
 
 # What a checkpoint may differ in and still be gone on from.
-FREE = ("data_dir", "checkpoint_minutes", "output")
+FREE = ("data_dir", "checkpoint_minutes", "output", "answer_micro_batch", "micro_batch_tokens")
 
 _LOG = logging.getLogger(__name__)
 
@@ -113,7 +115,9 @@ def _trained(
     folder = _folder(settings, identity)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
-        trainer = trainer_of(answers, learnt, folder, identity)
+        what, device = f"training.name={training.name} beside model '{settings.model.name}'", answers.model.model.device
+        with enough_memory(lambda: f"{too_many_weights(what, device)}; the answers are kept"):
+            trainer = trainer_of(answers, learnt, folder, identity)
         rows = trainer.run(learnt, held)
         save(trainer.head, folder)
         write_report(folder, settings, facts, rows)

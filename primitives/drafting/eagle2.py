@@ -34,7 +34,8 @@ class Eagle2Drafter(HeadDrafter):
         depth: levels that a dynamic tree is expanded below level 1, so that it may be one level deeper.
         top_k: children of a node, and nodes of a level that are expanded, in a dynamic tree.
         nodes: most nodes of a dynamic tree, the pending token's included.
-        max_nodes: most nodes that go through the target's forward; a dynamic tree grows no more.
+        max_nodes: most nodes that go through the target's forward; a dynamic tree grows no more, and a fixed one needs
+            room for all of its nodes.
 
     Raises:
         ValueError: a setting out of its range, an unfit tree, or a head that does not fit the target.
@@ -63,6 +64,11 @@ class Eagle2Drafter(HeadDrafter):
             levels = fixed_levels(TREES[tree] if isinstance(tree, str) else tree, name)
         most = nodes if max_nodes is None else max(2, min(nodes, max_nodes))
         super().__init__(draft_folder, embeddings, output_embeddings, num_layers, depth, top_k, most, levels)
+
+    @property
+    def whole(self) -> int:
+        """Nodes of a fixed tree, the pending token's included; a dynamic one grows as far as it may."""
+        return 0 if self.levels is None else 1 + sum(len(level.ranks) for level in self.levels)
 
     def features_of(self, view: TargetView) -> torch.Tensor:
         """Return the final states."""

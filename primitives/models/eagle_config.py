@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-# Switches of later variants whose networks differ from the published ones though their tensors have the same names.
-REFUSED: Final = ("norm_before_residual", "norm_before_fc", "norm_output", "fc_norm", "parallel_drafting")
-AUXILIARY: Final = "eagle_aux_hidden_state_layer_ids"
+from primitives.models.eagle_keys import AUXILIARY, HeadKeys
+from primitives.models.wording import brief
 
 
 @dataclass(frozen=True)
@@ -70,35 +70,49 @@ class HeadConfig:
         return cls.of(keys, f"draft_model '{folder}'")
 
     @classmethod
-    def of(cls, keys: Mapping[str, Any], owner: str) -> HeadConfig:
+    def of(cls, keys: Any, owner: str) -> HeadConfig:
         """Return the configuration behind the keys of a config.json; `owner` begins the sentence of an error.
 
         Raises:
-            ValueError: a size is missing, or the keys belong to a variant that is not supported.
+            ValueError: a key is missing or cannot be meant, or the keys belong to a variant that is not supported.
         """
-        _refuse_variants(keys, owner)
-        needed = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
-        missing = [key for key in needed if not isinstance(keys.get(key), int)]
-        if missing:
-            raise ValueError(f"{owner}: config.json lacks {', '.join(missing)}, so it is not that of an EAGLE head")
-        hidden, heads = keys["hidden_size"], keys["num_attention_heads"]
-        return cls(
+        found = HeadKeys(keys, owner)
+        hidden, heads, vocabulary = (found.size(key) for key in ("hidden_size", "num_attention_heads", "vocab_size"))
+        groups = found.size("num_key_value_heads", heads)
+        if heads % groups:
+            found.wrong("num_key_value_heads", groups, f"a divisor of num_attention_heads={heads}")
+        width = found.size("head_dim", hidden // heads)
+        if width % 2:
+            found.wrong("head_dim", width, "even, and so must hidden_size / num_attention_heads where it is not given")
+        config = cls(
             hidden_size=hidden,
-            intermediate_size=keys["intermediate_size"],
+            intermediate_size=found.size("intermediate_size"),
             num_attention_heads=heads,
-            num_key_value_heads=keys.get("num_key_value_heads") or heads,
-            head_dim=keys.get("head_dim") or hidden // heads,
-            vocab_size=keys["vocab_size"],
-            draft_vocab_size=keys.get("draft_vocab_size") or keys["vocab_size"],
-            target_hidden_size=keys.get("target_hidden_size") or hidden,
-            max_position_embeddings=keys.get("max_position_embeddings") or 2048,
-            rms_norm_eps=keys.get("rms_norm_eps") or 1e-6,
-            hidden_act=keys.get("hidden_act") or "silu",
-            bias=bool(keys.get("bias", True)),
-            qkv_bias=bool(keys.get("qkv_bias") or keys.get("attention_bias")),
-            rope=_rope(keys),
-            layers=_layers(keys),
+            num_key_value_heads=groups,
+            head_dim=width,
+            vocab_size=vocabulary,
+            draft_vocab_size=found.size("draft_vocab_size", vocabulary),
+            target_hidden_size=found.size("target_hidden_size", hidden),
+            max_position_embeddings=found.size("max_position_embeddings", 2048),
+            rms_norm_eps=found.number("rms_norm_eps", 1e-6),
+            hidden_act=found.activation(),
+            bias=found.flag("bias", True),
+            qkv_bias=found.flag("qkv_bias", False) or found.flag("attention_bias", False),
+            rope=found.rope(),
+            layers=found.layers(),
         )
+        config._try(owner)
+        return config
+
+    def _try(self, owner: str) -> None:
+        """Raise ValueError if transformers does not take this configuration."""
+        try:
+            LlamaRotaryEmbedding(self.llama())
+        except Exception as error:  # a configuration is checked by several libraries, each with errors of its own
+            raise ValueError(
+                f"{owner}: config.json has values that transformers refuses ({brief(error)}): fetch it again, or "
+                "correct it"
+            ) from error
 
     def keys(self) -> dict[str, Any]:
         """Return the keys of a config.json that reads back as this configuration, in the published form."""
@@ -129,38 +143,3 @@ class HeadConfig:
             hidden_act=self.hidden_act,
             rope_parameters=dict(self.rope),
         )
-
-
-def _refuse_variants(keys: Mapping[str, Any], owner: str) -> None:
-    if "speculators_config" in keys or "transformer_layer_config" in keys:
-        raise ValueError(
-            f"{owner} is in the format of the speculators library: give the checkpoint that its author published first"
-        )
-    wrong = [key for key in REFUSED if keys.get(key)]
-    if wrong:
-        raise ValueError(
-            f"{owner} sets {wrong[0]}={keys[wrong[0]]}, a variant whose network differs from the published head: only "
-            "heads without it can be used"
-        )
-    layers = keys.get("num_hidden_layers", 1)
-    if layers != 1:
-        raise ValueError(f"{owner} has num_hidden_layers={layers}; an EAGLE head has one layer")
-
-
-def _rope(keys: Mapping[str, Any]) -> dict[str, Any]:
-    if keys.get("rope_parameters"):
-        return {"rope_type": "default", "rope_theta": 10000.0, **keys["rope_parameters"]}
-    scaling = dict(keys.get("rope_scaling") or {})
-    kind = scaling.pop("rope_type", None) or scaling.pop("type", None) or "default"
-    return {"rope_theta": float(keys.get("rope_theta") or 10000.0), **scaling, "rope_type": kind}
-
-
-def _layers(keys: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the layers that are entered by the features.
-
-    At the top level the key counts as vLLM counts, layers entered; inside `eagle_config` as SGLang does, layers left.
-    """
-    nested = keys.get("eagle_config") or {}
-    if keys.get(AUXILIARY):
-        return tuple(keys[AUXILIARY])
-    return tuple(layer + 1 for layer in nested[AUXILIARY]) if nested.get(AUXILIARY) else None

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Final
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from primitives.models.eagle2_head import Eagle2Head
 from primitives.models.eagle3_head import Eagle3Head
 from primitives.models.eagle_config import HeadConfig
 from primitives.models.eagle_head import EagleHead
-from primitives.models.folder import weight_files
+from primitives.models.eagle_weights import Tensors, read_tensors
 
-PICKLE: Final = "pytorch_model.bin"
 EMBEDDING: Final = "embed_tokens.weight"
-# What tells a head of the other kind, and what some checkpoints hold beside the head's tensors.
+# What tells a head of the other kind.
 MARKS: Final = {"eagle2": "layers.0.", "eagle3": "midlayer."}
-SUPERFLUOUS: Final = ("rotary_emb.inv_freq",)
-Tensors = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +54,7 @@ def load_head(folder: Path, kind: str, target: HeadTarget) -> EagleHead:
     """
     owner = f"draft_model '{folder}'"
     config = HeadConfig.read(folder)
-    tensors = _read(folder, owner)
+    tensors = read_tensors(folder, owner)
     _check_kind(tensors, kind, owner)
     _check_target(config, target, owner)
     embedding = tensors.pop(EMBEDDING, None)
@@ -100,33 +94,6 @@ def save_head(head: EagleHead, folder: Path, dtype: torch.dtype = torch.float16)
     }
     save_file(plain, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(keys, indent=2) + "\n", "utf-8")
-
-
-def _read(folder: Path, owner: str) -> Tensors:
-    files = weight_files(folder)
-    missing = [file.name for file in files if not file.is_file()]
-    if missing:
-        raise ValueError(f"{owner} lacks weight files ({', '.join(missing)}): fetch it again")
-    pickle = folder / PICKLE
-    if not files and not pickle.is_file():
-        raise ValueError(f"{owner} has neither model.safetensors nor {PICKLE}: give the folder of an EAGLE head")
-    try:
-        found: Tensors = {}
-        for file in files:
-            found |= load_file(file)
-        loaded = found or torch.load(pickle, map_location="cpu", weights_only=True)
-    except SafetensorError as error:
-        raise ValueError(f"{owner} has damaged weights ({error}): fetch it again") from error
-    except UnpicklingError as error:
-        raise ValueError(
-            f"{owner}: {PICKLE} holds more than plain weights, and what is in it could run code: convert it to "
-            "model.safetensors where you trust it"
-        ) from error
-    except (RuntimeError, EOFError, OSError) as error:
-        raise ValueError(f"{owner} has a damaged {PICKLE}: fetch it again") from error
-    if not isinstance(loaded, Mapping) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
-        raise ValueError(f"{owner}: {PICKLE} holds something else than named tensors, so it is no EAGLE head")
-    return {str(name): tensor for name, tensor in loaded.items() if not str(name).endswith(SUPERFLUOUS)}
 
 
 def _check_kind(tensors: Tensors, kind: str, owner: str) -> None:

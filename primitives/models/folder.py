@@ -24,7 +24,7 @@ def folder_problem(folder: Path) -> str | None:
         return "has no tokenizer (tokenizer.json)"
     try:
         files = weight_files(folder)
-    except (ValueError, KeyError):
+    except ValueError:
         return f"has a broken {INDEX}"
     if not files:
         return "has no *.safetensors weights"
@@ -42,11 +42,21 @@ def head_problem(folder: Path) -> str | None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the weight files a folder should hold, in alphabetical order; those of its index if it has one."""
-    if (folder / INDEX).is_file():
-        index = json.loads((folder / INDEX).read_text("utf-8"))
-        return [folder / name for name in sorted(set(index["weight_map"].values()))]
-    return sorted(folder.glob("*.safetensors"))
+    """Return the weight files a folder should hold, in alphabetical order; those of its index if it has one.
+
+    Raises:
+        ValueError: the index is none.
+    """
+    index = folder / INDEX
+    if not index.is_file():
+        return sorted(folder.glob("*.safetensors"))
+    try:
+        return [folder / name for name in sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"'{index}' is no index of weights, a JSON object whose weight_map names the file of each tensor: fetch it "
+            "again"
+        ) from error
 
 
 def weights_mb(folder: Path, dtype: torch.dtype) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from benchmarks.runner import Outcome
@@ -20,6 +22,7 @@ from methods.replayable import replay_problems
 from methods.schema import Settings
 from methods.settings import compose, problems
 from primitives.registry import DRAFTERS
+from scripts import paper, report
 from tests.unit.methods.conftest import save_small, small_run
 
 COUNTED = (
@@ -35,6 +38,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = _job(folder, "sense_without_se", "datastore.layer=1")
     record(assemble(settings), load_corpus(settings.dataset, "test"))
     return folder
+
+
+@pytest.fixture(scope="module")
+def pair(place: Path) -> tuple[str, str]:
+    """Folders of one method's runs, measured and replayed."""
+    measured, replayed = (_run(_job(place, "pld", f"mode={mode}")) for mode in ("measure", "replay"))
+    return str(measured.folder.path), str(replayed.folder.path)
 
 
 def _job(place: Path, method: str, *changes: str) -> Settings:
@@ -109,6 +119,29 @@ def test_a_replay_says_so_and_has_no_times(place: Path) -> None:
 
 def test_a_measured_run_keeps_the_hash_that_it_had_before_there_were_replays(place: Path) -> None:
     assert "mode" not in _run(_job(place, "pld")).manifest["config"]
+
+
+def test_a_report_marks_a_replay_beside_a_measured_run(pair: tuple[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    assert report.main([*pair, f"out={out}"]) == 0
+    html = out.read_text(encoding="utf-8")
+    assert html.count('<span class="badge">replay</span>') == 1
+    assert html.count('<span class="name">replay of pld</span>') == 1
+    chart = re.findall(r'<desc id="chart-0-(speedup|tau)-words">(.*?)</desc>', html)
+    assert [name for name, words in chart if "replay of pld" in words] == ["tau"]
+
+
+def test_tables_of_a_replay_beside_a_measured_run(
+    pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, out = tmp_path / "study", tmp_path / "out"
+    for words in (["collect", *pair, f"out={study}"], ["figure7", "acceptance", f"runs={study}", f"out={out}"]):
+        monkeypatch.setattr("sys.argv", ["paper", *words])
+        assert paper.main() == 0, capsys.readouterr().err
+    for name in ("figure7", "acceptance"):
+        rows = pd.read_csv(out / f"{name}.csv")
+        assert set(rows["Method"]) == {"PLD"}
+        assert set(rows["runs"].dropna()) == {Path(pair[0]).name.removeprefix("pld-")}
 
 
 def test_no_model_is_loaded_for_a_replay(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,10 @@ function passWords(pass, number) {
   const nodes = pass.nodes === 1 ? 'the pending token alone was verified' : `${pass.nodes} nodes verified`;
   const dropped = cut > 0 ? `, ${cut} more drafted and cut before` : '';
   const tokens = count === 1 ? '1 token' : `${count} tokens`;
-  return `${nodes}${dropped}; ${tokens} committed. Draft ${draft} ms, forward ${verify} ms, judging ${judge} ms, commit ${commit} ms.`;
+  const times = draft === null
+    ? 'A replay has no times.'
+    : `Draft ${draft} ms, forward ${verify} ms, judging ${judge} ms, commit ${commit} ms.`;
+  return `${nodes}${dropped}; ${tokens} committed. ${times}`;
 }
 
 function showPass(number) {

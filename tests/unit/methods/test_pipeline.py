@@ -15,8 +15,10 @@ from methods.overrides import compose
 from methods.pipeline import connect, load_pipeline
 from methods.quoting import quoted
 from primitives.datastores.manifest import StoreError
+from primitives.models.eagle_config import HeadConfig
+from primitives.models.eagle_loading import HeadTarget, new_head, save_head
 from primitives.models.loading import LoadedModel
-from tests.unit.primitives.models.conftest import make_model, make_tokenizer
+from tests.unit.primitives.models.conftest import SIZES, make_model, make_tokenizer
 
 Words = Callable[..., list[str]]
 
@@ -47,6 +49,19 @@ def test_sen_with_exact_verification_from_words(words: Words, tiny_folder: Path)
         "tokenizer": pipeline.model.tokenizer_fingerprint,
         "datastore": pipeline.store.fingerprint,
     }
+
+
+def test_the_default_budget_makes_room_for_a_fixed_tree(words: Words, tmp_path: Path) -> None:
+    rows = torch.randn(SIZES["vocab_size"], SIZES["hidden_size"])
+    head = new_head("eagle2", HeadConfig.of(SIZES | {"num_hidden_layers": 1}, "head"), rows, HeadTarget(rows, rows, 2))
+    save_head(head, tmp_path / "head")
+    line = words("eagle2", f"draft_model={tmp_path / 'head'}")
+    assert load_pipeline(*line).connector.max_nodes == DEFAULT_MAX_NODES["cpu"]
+    pipeline = load_pipeline(*line, "drafter.tree=mc_sim_7b_63")
+    assert pipeline.connector.max_nodes == 26
+    done = pipeline.generate("the the a")
+    assert max(record.nodes for record in done.trace.passes) == 26
+    assert done.ids == pipeline.baseline.generate(pipeline.encode("the the a"), pipeline.settings.decode).ids
 
 
 def test_pld_needs_no_store(words: Words, tiny_folder: Path) -> None:

@@ -285,6 +285,28 @@ def test_other_settings_train_again_on_the_labels_that_are_there(
         read_probes(first.folder)
 
 
+@pytest.mark.usefixtures("many_ends")
+def test_memory_that_ends_names_the_setting_and_keeps_the_labels(
+    words: Words, other_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> Any:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    settings = compose(small(words, other_folder))
+    with monkeypatch.context() as patched:
+        patched.setattr(probe_labels, "sampled", full)
+        with pytest.raises(ValueError, match=r"^probe.samples=3 segments at once are too much .* finished labels"):
+            train_probes(settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(probe_fit, "_epochs", full)
+        with pytest.raises(ValueError, match=r"^probe.batch_size=128 is too much .* lower it, .* labels are kept$"):
+            train_probes(settings)
+    counted = Counted(mean_states)
+    monkeypatch.setattr(probe_labels, "mean_states", counted)
+    assert train_probes(compose(small(words, other_folder, "probe.batch_size=8"))).facts["target"]["epochs"] == 3
+    assert counted.calls == 0
+
+
 def test_what_asks_no_probes_is_refused(words: Words, other_folder: Path) -> None:
     with pytest.raises(ValueError, match="verifier 'exact' asks no probes with these settings: use method="):
         train_probes(compose(words("pld")))
@@ -305,8 +327,8 @@ def test_a_node_budget_that_would_cut_a_segment_is_refused_with_both_settings() 
     assert problems(compose([*words, "connector.max_nodes=500"])) == []
     (problem,) = problems(compose([*words, "connector.max_nodes=24"]))
     assert problem == (
-        "connector.max_nodes is 24, but a draft of drafter 'semanticspec' has up to 500 nodes and is worth little if "
-        "it is cut: raise it, leave it null, or lower drafter.max_tokens"
+        "connector.max_nodes is 24, but a draft of drafter 'semanticspec' has up to 500 nodes and must not be cut: "
+        "raise it, leave it null, or set the drafter to a smaller draft"
     )
     with pytest.raises(SettingsError, match=r"connector\.max_nodes is 24"):
         load_pipeline(*words, "connector.max_nodes=24")

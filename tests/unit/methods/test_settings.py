@@ -67,6 +67,20 @@ def test_what_cannot_work_is_named_with_what_is_allowed(word: str, part: str) ->
     assert part in only_problem(word)
 
 
+def test_a_fixed_tree_needs_room_for_all_of_its_nodes() -> None:
+    words = ["method=eagle2", "draft_model=org/head"]
+    for fitting in (["connector.max_nodes=8"], ["drafter.tree=mc_sim_7b_63"], ["drafter.tree=[[0],[1],[0,0]]"]):
+        assert problems(compose([*words, *fitting])) == []
+    fixed = [*words, "drafter.tree=mc_sim_7b_63"]
+    assert problems(compose([*fixed, "connector.max_nodes=26"])) == []
+    (problem,) = problems(compose([*fixed, "connector.max_nodes=25"]))
+    assert problem == (
+        "connector.max_nodes is 25, but a draft of drafter 'eagle2' has up to 26 nodes and must not be cut: raise it, "
+        "leave it null, or set the drafter to a smaller draft"
+    )
+    assert "has up to 4 nodes" in only_problem(*words, "drafter.tree=[[0],[1],[0,0]]", "connector.max_nodes=3")
+
+
 def test_a_gpu_that_is_not_there_is_refused() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from methods.pipeline import load_pipeline
 from methods.settings import Settings, compose, problems
 from methods.training import draft_lm
+from methods.training.data import packed
 from methods.training.draft_lm import Distillation, DraftTrainer, Texts, first_draft
 from methods.training.loop import CHECKPOINT, Trainer
 from methods.training.objective import Unrolled
@@ -152,15 +153,41 @@ def test_a_training_that_was_killed_ends_with_the_same_model(
     assert [row["losses"] for row in whole.rows] == [row["losses"] for row in torn.rows]
 
 
-def test_out_of_memory_says_what_to_lower(tmp_path: Path) -> None:
+def test_a_step_in_parts_is_the_whole_step(tmp_path: Path) -> None:
+    found, texts = [], recordings()
+    for most in (None, 32, 1):
+        settings = settings_of(init="random", token_weight=0.3, micro_batch_tokens=most, clip=1e9)
+        target: Any = tiny_model()
+        objective = Distillation(settings, target.lm_head.weight)
+        trainer = DraftTrainer(settings, first_draft(settings, target), objective, tmp_path, "id")
+        parts = packed(texts, trainer.together)
+        row = trainer._gradients(parts)
+        found.append((len(parts), row, {name: one.grad for name, one in trainer.head.named_parameters()}))
+    assert [count for count, _, _ in found] == [1, 2, 3]
+    for _, row, gradients in found[1:]:
+        assert row["losses"] == pytest.approx(found[0][1]["losses"], rel=1e-4)
+        assert (row["accuracies"], row["tokens"]) == (found[0][1]["accuracies"], found[0][1]["tokens"])
+        for name, gradient in found[0][2].items():
+            torch.testing.assert_close(gradients[name], gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_out_of_memory_says_what_to_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> Any:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    trainer = DraftTrainer(settings_of(), first_draft(settings_of(), tiny_model()), full, tmp_path, "id")
-    trainer.save()
-    with pytest.raises(ValueError, match=r"lower it, or training.num_layers") as caught:
-        trainer.run(recordings(), recordings())
-    assert f"{tmp_path / CHECKPOINT} is kept" in str(caught.value)
+    for most, words in (
+        (None, "set training.micro_batch_tokens="),
+        (1, "or training.num_layers, which begins"),
+    ):
+        settings = settings_of(micro_batch_tokens=most)
+        trainer = DraftTrainer(settings, first_draft(settings, tiny_model()), full, tmp_path, "id")
+        monkeypatch.setattr(trainer, "_batch", full)
+        monkeypatch.setattr(trainer, "objective", Distillation(settings, torch.zeros(1)))
+        trainer.step = 7
+        trainer.save()
+        with pytest.raises(ValueError, match=words) as caught:
+            trainer._learn(recordings(), 9)
+        assert f"{tmp_path / CHECKPOINT} is kept, and the training goes on from step 7" in str(caught.value)
 
 
 def test_what_cannot_be_trained_is_refused(words: Words, rows_folder: Path, tiny_folder: Path, tmp_path: Path) -> None:

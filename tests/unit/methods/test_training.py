@@ -14,7 +14,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from methods.pipeline import load_pipeline
 from methods.settings import compose, problems
-from methods.training.data import Batch, batches, draft_vocabulary, split_off
+from methods.training import answers as answering
+from methods.training import stage
+from methods.training.data import Batch, batches, draft_vocabulary, packed, split_off
 from methods.training.loop import CHECKPOINT, Trainer
 from methods.training.objective import Objective, Unrolled, _Chain
 from methods.training.settings import TrainingSettings
@@ -95,11 +97,8 @@ def test_gradients_are_those_of_the_whole_loss(tmp_path: Path, kind: str) -> Non
     rated = objective._rated(head)
     for step in range(settings.depth):
         states = chain.advance()[chain.inside]
-        total = (
-            total
-            + 0.8**step
-            * objective._loss(head, states, chain.states[chain.inside], chain.wanted[chain.inside], rated)[0]
-        )
+        loss, count, _ = objective._loss(head, states, chain.states[chain.inside], chain.wanted[chain.inside], rated)
+        total = total + 0.8**step * loss / max(1, count)
     total.backward()
     for name, parameter in head.named_parameters():
         torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-5)
@@ -219,25 +218,165 @@ def test_a_training_that_was_killed_ends_with_the_same_head(
     torn = train_eagle(settings)
     for name in ("model.safetensors", "config.json"):
         assert (whole.folder / name).read_bytes() == (torn.folder / name).read_bytes()
-    untimed = [
-        [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in rows] for rows in (whole.rows, torn.rows)
-    ]
-    assert untimed[0] == untimed[1]
+    assert untimed(whole.rows) == untimed(torn.rows)
 
 
-def test_out_of_memory_says_what_to_lower(tmp_path: Path) -> None:
-    def full(*_: Any) -> Any:
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+def trainer_of(kind: str, folder: Path, **changes: Any) -> Trainer:
+    small = {"depth": 3 if kind == "eagle3" else 1, "epochs": 2, "batch_tokens": 24, "learning_rate": 1e-3, **changes}
+    settings = TrainingSettings(name=kind, **small)
+    head = head_of(kind, folder).requires_grad_(True)
+    return Trainer(settings, head, Objective(settings, head_target().output), folder, "id")
 
-    head = head_of("eagle2", tmp_path).requires_grad_(True)
-    objective: Any = full
-    settings = TrainingSettings(name="eagle2", depth=1)
-    trainer = Trainer(settings, head, objective, tmp_path, "id")
-    trainer.save()
-    texts = [recording(seed, 4, 5, 0) for seed in range(3)]
-    with pytest.raises(ValueError, match=r"training\.batch_tokens=2048 is too much") as caught:
-        trainer.run(texts, texts)
-    assert f"{tmp_path / CHECKPOINT} is kept" in str(caught.value)
+
+def answers_of(kind: str) -> list[Recording]:
+    return [recording(seed, 3, 3 + seed, INNER[kind]) for seed in range(5)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_in_parts_is_the_whole_step(tmp_path: Path, kind: str) -> None:
+    group, found = answers_of(kind), []
+    for most in (None, 20, 1):
+        trainer = trainer_of(kind, tmp_path, micro_batch_tokens=most, batch_tokens=99, clip=1e9)
+        parts = packed(group, trainer.together)
+        row = trainer._gradients(parts)
+        found.append((len(parts), row, {name: one.grad for name, one in trainer.head.named_parameters()}))
+    assert [count for count, _, _ in found] == [1, 3, 5]
+    for _, row, gradients in found[1:]:
+        assert row["losses"] == pytest.approx(found[0][1]["losses"], rel=1e-4)
+        assert row["gradient"] == pytest.approx(found[0][1]["gradient"], rel=1e-4)
+        assert (row["accuracies"], row["tokens"]) == (found[0][1]["accuracies"], found[0][1]["tokens"])
+        for name, gradient in found[0][2].items():
+            torch.testing.assert_close(gradients[name], gradient, rtol=1e-4, atol=1e-5)
+
+
+class Full:
+    """A call that runs out of GPU memory from the n-th time on, for good."""
+
+    def __init__(self, inner: Any, number: int) -> None:
+        self.inner, self.left = inner, number
+
+    def __call__(self, *arguments: Any, **more: Any) -> Any:
+        self.left -= 1
+        if self.left <= 0:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return self.inner(*arguments, **more)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_training_that_ran_out_of_memory_goes_on_with_smaller_parts(
+    words: Words, rows_folder: Path, six_layers: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = "training.checkpoint_minutes=60"
+    whole = train_eagle(small(words, rows_folder, six_layers, kind, tmp_path / "whole", late))
+    with monkeypatch.context() as patched:
+        full = Full(Trainer._gradients, 3)
+        patched.setattr(Trainer, "_gradients", lambda *arguments: full(*arguments))
+        with pytest.raises(ValueError, match=r"too much for the memory of cpu") as caught:
+            train_eagle(small(words, rows_folder, six_layers, kind, tmp_path / "torn", late))
+    assert f"{tmp_path / 'torn' / CHECKPOINT} is kept, and the training goes on from step 2" in str(caught.value)
+    calls = Full(Trainer._gradients, 10**6)
+    monkeypatch.setattr(Trainer, "_gradients", lambda *arguments: calls(*arguments))
+    smaller = (late, "training.micro_batch_tokens=60")
+    torn = train_eagle(small(words, rows_folder, six_layers, kind, tmp_path / "torn", *smaller))
+    assert 10**6 - calls.left == len(whole.rows) - 2
+    assert [row["step"] for row in torn.rows] == [row["step"] for row in whole.rows]
+    assert untimed(torn.rows[:2]) == untimed(whole.rows[:2])
+    assert torn.rows[2]["losses"] == pytest.approx(whole.rows[2]["losses"], rel=1e-4)
+    for ours, theirs in zip(torn.rows, whole.rows, strict=True):
+        assert ours["losses"] == pytest.approx(theirs["losses"], rel=5e-2)
+        assert ("shares" in ours) == ("shares" in theirs)
+
+
+def test_memory_that_ends_in_a_batch_an_objective_or_a_measurement_costs_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = answers_of("eagle3")
+    whole = trainer_of("eagle3", tmp_path / "whole").run(answers[1:], answers[:1])
+    for name, number in (("_batch", 4), ("objective", 3), ("shares", 2), ("_batch", 2)):
+        folder = tmp_path / f"{name}{number}"
+        torn = trainer_of("eagle3", folder)
+        monkeypatch.setattr(torn, name, Full(getattr(torn, name), number))
+        if name == "objective":
+            torn.objective.counts = Objective(torn.settings, head_target().output).counts
+        with pytest.raises(ValueError, match=r"too much for the memory of cpu") as caught:
+            torn.run(answers[1:], answers[:1])
+        assert torn.step
+        assert f"{folder / CHECKPOINT} is kept, and the training goes on from step {torn.step}" in str(caught.value)
+        again = trainer_of("eagle3", folder)
+        assert untimed(again.run(answers[1:], answers[:1])) == untimed(whole)
+
+
+def test_memory_that_ends_in_the_first_step_leaves_no_checkpoint_in_the_way(tmp_path: Path) -> None:
+    trainer = trainer_of("eagle2", tmp_path, micro_batch_tokens=1)
+    objective: Any = Full(trainer.objective, 1)
+    objective.counts = trainer.objective.counts
+    trainer.objective = objective
+    with pytest.raises(
+        ValueError, match=r"one answer of \d+ tokens at a time .* training.depth, which"
+    ) as caught:
+        trainer.run(answers_of("eagle2")[1:], answers_of("eagle2")[:1])
+    assert str(caught.value).endswith("no checkpoint was due yet, and the training begins anew")
+    assert not (tmp_path / CHECKPOINT).exists()
+
+
+@pytest.mark.parametrize(("minutes", "step"), [(0.0, 2), (60.0, 0)])
+def test_memory_that_ends_in_the_optimiser_leaves_the_last_checkpoint(
+    tmp_path: Path, minutes: float, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, trainer = answers_of("eagle2"), trainer_of("eagle2", tmp_path, checkpoint_minutes=minutes)
+    monkeypatch.setattr(trainer._optimiser, "step", Full(trainer._optimiser.step, 3))
+    with pytest.raises(
+        ValueError, match=r"the optimiser of [\d,]+ weights is too much for"
+    ) as caught:
+        trainer.run(answers[1:], answers[:1])
+    there = f"{tmp_path / CHECKPOINT} is kept, and the training goes on from step 2"
+    assert str(caught.value).endswith(there if step else "no checkpoint was due yet, and the training begins anew")
+    again = trainer_of("eagle2", tmp_path)
+    again._resume()
+    assert again.step == step
+    monkeypatch.setattr(again._optimiser, "load_state_dict", Full(None, 1))
+    if step:
+        with pytest.raises(ValueError, match=r"the optimiser of .* goes on from step 2"):
+            again.run(answers[1:], answers[:1])
+
+
+def test_answers_that_need_too_much_memory_name_their_batch_and_go_on_in_parts(
+    words: Words, rows_folder: Path, six_layers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(answering, "recorded_answers", Full(recorded_answers, 2))
+        with pytest.raises(ValueError, match=r"^2 answers at once, of training.answer_batch=4, are too much") as caught:
+            train_eagle(small(words, rows_folder, six_layers, "eagle2", tmp_path / "head"))
+        assert str(caught.value).endswith("set training.answer_micro_batch=1; finished answers are kept")
+    sizes: list[int] = []
+
+    def counted(model: Any, prompts: Any, *more: Any) -> Any:
+        sizes.append(len(prompts))
+        return recorded_answers(model, prompts, *more)
+
+    monkeypatch.setattr(answering, "recorded_answers", counted)
+    parts = "training.answer_micro_batch=1"
+    assert train_eagle(small(words, rows_folder, six_layers, "eagle2", tmp_path / "head", parts)).rows
+    assert sizes == [1, 1]
+    monkeypatch.setattr(answering, "recorded_answers", Full(None, 1))
+    shorter = small(words, rows_folder, six_layers, "eagle2", tmp_path / "more", parts, "training.max_new_tokens=9")
+    with pytest.raises(ValueError, match=r"^one answer at a time is too much"):
+        train_eagle(shorter)
+
+
+def test_a_head_that_does_not_fit_beside_the_target_is_said(
+    words: Words, rows_folder: Path, six_layers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "first_head", Full(None, 1))
+    with pytest.raises(
+        ValueError, match=r"^training.name=eagle2 beside model .* too much for"
+    ) as caught:
+        train_eagle(small(words, rows_folder, six_layers, "eagle2", tmp_path / "head"))
+    assert str(caught.value).endswith("the answers are kept")
+
+
+def untimed(rows: Any) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key != "tokens_per_second"} for row in rows]
 
 
 def test_shares_count_drafts_that_are_right_from_their_first_token_on(tmp_path: Path) -> None:
@@ -260,6 +399,8 @@ def test_shares_count_drafts_that_are_right_from_their_first_token_on(tmp_path: 
         ("training.validation=1", "training.validation is 1.0; it must be at least 0 and below 1"),
         ("training.draft_vocab_size=0", "training.draft_vocab_size is 0"),
         ("training.betas=[0.9]", "training.betas is"),
+        ("training.micro_batch_tokens=0", "training.micro_batch_tokens is 0; it must be at least 1, or null for the"),
+        ("training.answer_micro_batch=0", "training.answer_micro_batch is 0; it must be at least 1, or null for the"),
     ],
 )
 def test_settings_out_of_range_are_refused(word: str, sentence: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
+from benchmarks.measure import without_times
 from benchmarks.results import RunFolder, config_hash
 from benchmarks.summary import summarise
 from methods.schema import CONF_DIR
@@ -41,9 +42,13 @@ def write_run(
     changes: Mapping[str, Any] | None = None,
     seed: int = 0,
     source: str = "folder /data/sets/gsm8k",
+    replay: bool = False,
 ) -> RunFolder:
-    """Write a finished run whose speedup is near `speed`, and whose quality near `quality`, plain decoding's 0.8."""
-    config = _config(drafter, verifier, changes or {})
+    """Write a finished run whose speedup is near `speed`, and whose quality near `quality`, plain decoding's 0.8.
+
+    A replay has no times.
+    """
+    config = _config(drafter, verifier, changes or {}) | ({"mode": "replay"} if replay else {})
     config |= {"model": {"name": model, "path": "/models/tiny"}, "dataset": {"name": dataset}, "store": store}
     rng = np.random.default_rng([seed, *map(ord, f"{drafter}{verifier}{store}{dataset}{config_hash(config)}")])
     ids = [f"test-{index:05d}" for index in range(prompts)]
@@ -69,6 +74,7 @@ def write_run(
         "fingerprints": {"model": "m"},
         "device": "cpu",
         "dtype": "float32",
+        "mode": "replay" if replay else "measure",
         "host": {"name": "a-machine", "cores": 2},
     }
     if store is not None:
@@ -76,7 +82,8 @@ def write_run(
     folder = RunFolder.locate(results, dataset, model, drafter, config)
     folder.begin(manifest, resume=False)
     for name in ids:
-        folder.append(_sample(name, rng, speed, quality))
+        sample = _sample(name, rng, speed, quality)
+        folder.append(without_times(sample) if replay else sample)
     folder.finish(summarise(manifest, folder.samples()))
     return folder
 

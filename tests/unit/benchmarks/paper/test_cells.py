@@ -49,5 +49,18 @@ def test_cells_are_the_figures_of_the_summary(tmp_path: Path) -> None:
     assert read(run, "quality").value == summary["quality"]["method"]
     assert read(run, "quality_ratio").value == summary["quality"]["ratio"]
     assert read(run, "saved").value == pytest.approx(summary["compression"])
+    distinct = summary["distinct_n"]
+    assert read(run, "distinct_ratio").value == pytest.approx(distinct["method"] / distinct["baseline"])
     assert read(run, "verify").value == pytest.approx(summary["ms_per_pass"]["verify"], abs=1e-3)
     assert read(None, "tau") is EMPTY
+
+
+def test_the_ratio_of_different_four_grams_has_an_interval_over_the_prompts_that_have_any(tmp_path: Path) -> None:
+    write_run(tmp_path, "pld")
+    (run,) = Runs.load([tmp_path]).runs
+    for line, share in zip(run.lines, (0.5, None, 1.0, 0.8, 0.9, 1.0), strict=True):
+        line["distinct_4"], line["baseline"]["distinct_4"] = share, 1.0
+    cell = read(run, "distinct_ratio")
+    assert cell.value == pytest.approx(4.2 / 5)
+    assert cell.n == 5
+    assert 0.5 < (cell.low or 0) < 4.2 / 5 < (cell.high or 0) <= 1

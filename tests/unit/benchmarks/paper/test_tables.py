@@ -10,8 +10,10 @@ import pytest
 from benchmarks.paper.cells import EMPTY, Cell
 from benchmarks.paper.grid import WINDOWS, figure_6, table_5
 from benchmarks.paper.items import ITEMS
+from benchmarks.paper.render import csv
 from benchmarks.paper.runs import Runs
 from benchmarks.paper.table import Labels, Table
+from benchmarks.summary import summarise
 from corpora.templates import TEMPLATES
 from tests.unit.benchmarks.paper.study import SIZES, write_run
 
@@ -99,6 +101,22 @@ def test_table_6_takes_plain_decoding_from_the_prompts_of_sense(runs: Runs) -> N
     assert plain.runs == sense.runs
     (run,) = [run for run in runs.runs if run.hash in sense.runs]
     assert (plain.value, sense.value) == (run.summary["quality"]["baseline"], run.summary["quality"]["method"])
+
+
+def test_table_6_counts_the_outputs_that_the_budget_cut(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, "sen", "soft_gated", "id", model="qwen2.5-7b")
+    samples = folder.samples()
+    for sample in samples[:4]:
+        sample["finish"] = "eos"
+    folder.finish(summarise(folder.manifest() or {}, samples))
+    table = build("table6", Runs.load([tmp_path]))
+    counts = {row[1]: table.cell(row, ("GSM8K", "accuracy")).cut for row in table.rows}
+    assert counts == {"Vanilla": 6, "SENSE-OOD": None, "SENSE-ID": 2}
+    (note,) = (note for note in table.notes if "budget" in note)
+    assert note.endswith(f": {MODEL}, Vanilla, GSM8K: 6; {MODEL}, SENSE-ID, GSM8K: 2.")
+    lines = csv(table).splitlines()
+    assert lines[0] == "Model,Method,group,figure,value,low,high,n,cut,runs"
+    assert [line.split(",")[8] for line in lines if ",GSM8K," in line] == ["6", "", "2"]
 
 
 def test_resources_are_what_the_offline_stage_measured(runs: Runs) -> None:

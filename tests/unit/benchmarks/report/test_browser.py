@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.measure import without_times
 from benchmarks.report.loading import load_runs
 from benchmarks.report.page import page
 from tests.unit.benchmarks.report.making import NASTY, sample, write_run
@@ -95,6 +96,16 @@ def _choose(driver: Any, select: str, value: int) -> None:
 def test_it_opens_from_disk_without_an_error_or_a_request(opened: Any) -> None:
     assert opened.get_log("browser") == []
     assert opened.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_a_pass_of_a_replay_is_shown_without_times(chromium: Any, tmp_path: Path) -> None:
+    write_run(tmp_path, [without_times(sample("a", TEXT, committed=[3, 4, 2], ways=WAYS))], mode="replay")
+    out = tmp_path / "report.html"
+    out.write_text(page(load_runs([tmp_path])), encoding="utf-8")
+    chromium.get(out.as_uri())
+    _wait(chromium, "#ours .tok")
+    assert _text(chromium, "#pass-facts").endswith("4 tokens committed. A replay has no times.")
+    assert "speedup of this prompt\N{EN DASH}" in _text(chromium, "#facts")
 
 
 def test_each_token_shows_how_it_was_made_by_hue_and_by_line(opened: Any) -> None:

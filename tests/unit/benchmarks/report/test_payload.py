@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.measure import without_times
 from benchmarks.report.charts.plane import pareto_front
 from benchmarks.report.payload import payload
 from benchmarks.report.svg import Axis, tag
@@ -65,6 +66,12 @@ def test_each_turn_may_end_with_a_token_that_needed_no_pass() -> None:
 def test_an_output_without_a_pass() -> None:
     content = payload(sample("a", [""], committed=[]))
     assert (content["passes"], content["facts"]["tau"]) == ([], None)
+
+
+def test_a_replay_has_no_times() -> None:
+    content = payload(without_times(sample("a", TEXT, committed=[3, 2])))
+    assert (content["facts"]["speedup"], content["facts"]["tau"]) == (None, 2.5)
+    assert [entry["ms"] for entry in content["passes"]] == [[None] * 4] * 2
 
 
 def test_the_front_joins_what_nothing_beats() -> None:

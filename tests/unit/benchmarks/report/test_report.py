@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.measure import without_times
+from benchmarks.report.labels import labels
 from benchmarks.report.loading import load_runs
 from benchmarks.report.page import ASSETS, page
 from benchmarks.report.payload import packed
-from benchmarks.report.rows import COLUMNS
+from benchmarks.report.rows import COLUMNS, table_rows
 from scripts.report import main
 from tests.unit.benchmarks.report.making import NASTY, sample, write_run
 
@@ -94,11 +96,11 @@ def test_the_same_runs_make_the_same_page(tmp_path: Path) -> None:
     assert read(tmp_path)[0] == read(tmp_path)[0]
 
 
-def test_every_figure_has_its_interval(tmp_path: Path) -> None:
+def test_every_figure_but_the_count_of_cut_outputs_has_its_interval(tmp_path: Path) -> None:
     lines = [sample("a", TEXT, ms=4.0), sample("b", TEXT[:4], committed=[2, 1], ms=8.0), sample("c", TEXT, ms=5.0)]
     write_run(tmp_path, lines)
     row = [cell for cell in read(tmp_path)[1].cells if re.match(r"\d+(\.\d+)?%?\[", cell.replace("\n", "").strip())]
-    assert len(row) == len(COLUMNS)
+    assert len(row) == len(COLUMNS) - 1
 
 
 def test_a_lossy_run_never_stands_without_its_quality(tmp_path: Path) -> None:
@@ -162,6 +164,26 @@ def test_a_run_that_another_version_left_is_refused(tmp_path: Path) -> None:
 def test_outputs_without_an_answer_are_counted_beside_their_score(tmp_path: Path) -> None:
     write_run(tmp_path, [sample("a", TEXT, score=0.0), sample("b", TEXT)])
     assert any("1 without answer" in cell for cell in read(tmp_path)[1].cells)
+
+
+def test_outputs_that_the_budget_cut_are_counted_beside_plain_decodings(tmp_path: Path) -> None:
+    lines = [sample("a", TEXT), sample("b", TEXT, finish="eos"), sample("c", TEXT, finish="stop")]
+    write_run(tmp_path, lines)
+    runs = load_runs([tmp_path])
+    (row,) = table_rows(runs, labels(runs))
+    (shown,) = (cell for column, cell in zip(COLUMNS, row.cells, strict=True) if column.title == "Cut")
+    assert (shown.value, shown.sort, list(shown.notes)) == ("1", 1, ["plain 3"])
+
+
+def test_a_replay_is_a_row_of_its_own_without_times(tmp_path: Path) -> None:
+    lines = [sample("a", TEXT), sample("b", TEXT)]
+    write_run(tmp_path, lines)
+    write_run(tmp_path, [without_times(line) for line in lines], hash="1", mode="replay", config={"mode": "replay"})
+    runs = load_runs([tmp_path])
+    rows = {row.label: row for row in table_rows(runs, labels(runs))}
+    assert {label: row.replayed for label, row in rows.items()} == {"sense": False, "replay of sense": True}
+    shown = zip(COLUMNS, rows["replay of sense"].cells, strict=True)
+    assert [column.title for column, cell in shown if cell.sort is None] == ["Speedup", "ms / token"]
 
 
 def test_runs_of_one_method_are_told_apart_by_what_differs(tmp_path: Path) -> None:

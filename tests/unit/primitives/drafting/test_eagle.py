@@ -129,6 +129,7 @@ def test_the_fixed_tree_takes_the_published_25_nodes(tmp_path: Path) -> None:
             path.append(int(reference.log_p(state).argsort(descending=True)[rank]))
         wanted.add(tuple(path))
     assert len(MC_SIM_7B_63) == 25
+    assert drafter.whole == len(tree) == 26
     assert {path[1:] for path in paths_of(tree)[1:]} == wanted
     assert proposed(drafter, "eagle2", tokens, features[:5], budget=3).depths.max() == 3
 

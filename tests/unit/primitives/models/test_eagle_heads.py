@@ -12,6 +12,7 @@ import torch
 
 from primitives.models.eagle_head import EagleHead
 from primitives.models.eagle_loading import load_head, save_head
+from primitives.models.folder import INDEX
 from primitives.models.pooled_cache import PooledCache
 from tests.eagle_rig import CONFIG, DRAFTED, HIDDEN, VOCABULARY, HeadMaker, Reference, head_target
 
@@ -168,6 +169,64 @@ BAD: dict[str, tuple[Callable[[], HeadMaker], str]] = {
         "looks at layer 9, and the target has layers 0 to 7",
     ),
     "the other kind": (lambda: HeadMaker("eagle2"), "set drafter=eagle2"),
+    "no query heads": (
+        lambda: HeadMaker("eagle3", {"num_attention_heads": 0}),
+        "config.json has num_attention_heads=0, and it must be a whole number of at least 1",
+    ),
+    "more heads than width": (
+        lambda: HeadMaker("eagle3", {"num_attention_heads": 64, "num_key_value_heads": 64}),
+        "has head_dim=0, and it must be a whole number",
+    ),
+    "heads of odd width": (lambda: HeadMaker("eagle3", {"head_dim": 5}), "has head_dim=5, and it must be even"),
+    "groups that do not divide the heads": (
+        lambda: HeadMaker("eagle3", {"num_key_value_heads": 3}),
+        "has num_key_value_heads=3, and it must be a divisor of num_attention_heads=4",
+    ),
+    "a size in words": (
+        lambda: HeadMaker("eagle3", {"intermediate_size": "48"}),
+        "has intermediate_size='48', and it must be a whole number",
+    ),
+    "an unknown activation": (
+        lambda: HeadMaker("eagle3", {"hidden_act": "sillu"}),
+        "has hidden_act='sillu', and it must be an activation of transformers .did you mean 'silu'",
+    ),
+    "no epsilon": (
+        lambda: HeadMaker("eagle3", {"rms_norm_eps": "1e-5"}),
+        "has rms_norm_eps='1e-5', and it must be a number above 0",
+    ),
+    "a switch in words": (lambda: HeadMaker("eagle3", {"qkv_bias": "no"}), "has qkv_bias='no', and it must be true"),
+    "an unknown rope": (
+        lambda: HeadMaker("eagle3", {"rope_scaling": {"rope_type": "foo"}}),
+        "has rope_scaling.rope_type='foo', and it must be one of default, linear",
+    ),
+    "a rope without factor": (
+        lambda: HeadMaker("eagle3", {"rope_parameters": {"rope_type": "linear"}}),
+        "has rope_parameters.factor=None, and it must be a number above 0",
+    ),
+    "a rope in words": (
+        lambda: HeadMaker("eagle3", {"rope_scaling": "linear"}),
+        "has rope_scaling='linear', and it must be an object, or null",
+    ),
+    "a rope with half of what it needs": (
+        lambda: HeadMaker("eagle3", {"rope_scaling": {"type": "longrope", "short_factor": [1.0]}}),
+        "config.json has values that transformers refuses .*long_factor",
+    ),
+    "a theta in words": (
+        lambda: HeadMaker("eagle3", {"rope_theta": "1e4"}),
+        "has rope_theta='1e4', and it must be a number above 0",
+    ),
+    "layers in words": (
+        lambda: HeadMaker("eagle3", {"eagle_aux_hidden_state_layer_ids": ["a"]}),
+        r"has eagle_aux_hidden_state_layer_ids=\['a'\], and it must be a list of whole numbers",
+    ),
+    "one layer for a list": (
+        lambda: HeadMaker("eagle3", {"eagle_config": {"eagle_aux_hidden_state_layer_ids": 3}}),
+        "has eagle_config.eagle_aux_hidden_state_layer_ids=3, and it must be a list",
+    ),
+    "a list for an object": (
+        lambda: HeadMaker("eagle3", {"eagle_config": [1]}),
+        r"has eagle_config=\[1\], and it must be",
+    ),
 }
 
 
@@ -178,6 +237,13 @@ def test_a_checkpoint_that_does_not_fit_is_refused_in_one_sentence(tmp_path: Pat
         load_head(make().write(tmp_path), "eagle3", head_target())
     assert str(tmp_path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 99\n"
+
+
+def draft_size(value: Any) -> bytes:
+    return json.dumps({**CONFIG, "draft_vocab_size": value}).encode()
 
 
 class Payload:
@@ -199,8 +265,16 @@ def test_a_pickle_that_is_no_plain_weights_is_not_run(tmp_path: Path, capsys: py
         ("config.json", None, "has no config.json"),
         ("config.json", b"{", "is no JSON"),
         ("config.json", b"{}", "lacks hidden_size, intermediate_size"),
+        ("config.json", b"[1]", r"config.json holds \[1\], and it must hold an object"),
+        ("config.json", draft_size("32"), "has draft_vocab_size='32', and it must be a whole number of at least 1"),
+        ("config.json", draft_size(0), "has draft_vocab_size=0, and it must be a whole number of at least 1"),
+        (INDEX, b"{", f"{INDEX}' is no index of weights"),
+        (INDEX, b"{}", f"{INDEX}' is no index of weights"),
+        (INDEX, b"[]", f"{INDEX}' is no index of weights"),
+        (INDEX, b'{"weight_map": {"norm.weight": 1}}', f"{INDEX}' is no index of weights"),
         ("model.safetensors", None, "neither model.safetensors nor pytorch_model.bin"),
-        ("model.safetensors", b"torn", "damaged weights"),
+        ("model.safetensors", b"torn", "damaged weights .model.safetensors"),
+        ("model.safetensors", POINTER, "model.safetensors is a git-lfs pointer and not the weights: fetch it again"),
     ],
 )
 def test_a_partial_folder_is_refused(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
@@ -209,8 +283,29 @@ def test_a_partial_folder_is_refused(tmp_path: Path, name: str, content: bytes |
         (tmp_path / name).unlink()
     else:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=words) as caught:
         load_head(tmp_path, "eagle3", head_target())
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (POINTER, "pytorch_model.bin is a git-lfs pointer and not the weights: fetch it again whole"),
+        (b"\n<!doctype html><title>404", "pytorch_model.bin is a web page and not the weights: fetch it again whole"),
+        (b"Entry not found", "does not begin as torch.save begins a file: fetch it again whole"),
+        (b"", "does not begin as torch.save begins a file: fetch it again whole"),
+        (b"PK\x03\x04 torn", "has a damaged pytorch_model.bin"),
+    ],
+)
+def test_a_file_that_was_not_fetched_is_not_called_dangerous(tmp_path: Path, content: bytes, words: str) -> None:
+    HeadMaker("eagle2").write(tmp_path, pickled=True)
+    (tmp_path / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(ValueError, match=words) as caught:
+        load_head(tmp_path, "eagle2", head_target())
+    assert str(tmp_path) in str(caught.value)
+    assert "run code" not in str(caught.value)
 
 
 def test_a_head_may_be_narrower_than_its_target(tmp_path: Path) -> None:
