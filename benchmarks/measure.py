@@ -106,10 +106,11 @@ def without_times(sample: Sample) -> Sample:
 
 
 def failure(example: Example, error: Exception) -> Sample:
-    """Return the line for a prompt that raised: its reason, and no figure at all."""
+    """Return the line for a prompt that raised: its reason, whether it has a reference, and no figure at all."""
     per_pass = [field.name for field in fields(PassRecord)]
     reason = f"{type(error).__name__}: {error}"
     known = {"id": example.id, "status": "failed", "reason": reason, "category": example.category}
+    known["referenced"] = bool(example.answers)
     return {**known, **dict.fromkeys([*_EMPTY, *per_pass])}
 
 

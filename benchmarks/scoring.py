@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.answers import extract_answer, extract_number, own_answer, without_thinking
-from benchmarks.numerals import last_number, plain
 from benchmarks.rouge import rouge_l_f1
 from corpora.example import Example
+from corpora.numerals import reference_number
 from primitives.registry import nearest
 
 Score = Callable[[str, Example], float | None]
@@ -43,10 +43,14 @@ class Metric:
     beside: Mapping[str, Score] = field(default_factory=dict)
 
     def judge(self, text: str, example: Example) -> dict[str, float | bool | None]:
-        """Return "score", "no_answer" and the figures beside them, as a line of samples.jsonl holds them."""
+        """Return "score", "no_answer" and the figures beside them, as a line of samples.jsonl holds them.
+
+        All are None for an example without a reference.
+        """
+        score = self.score(text, example)
         return {
-            "score": self.score(text, example),
-            "no_answer": None if self.answers is None else not self.answers(text, example),
+            "score": score,
+            "no_answer": None if self.answers is None or score is None else not self.answers(text, example),
             **{name: score(text, example) for name, score in self.beside.items()},
         }
 
@@ -71,13 +75,22 @@ def words_given(text: str, example: Example) -> str | None:
 
 
 def number_accuracy(text: str, example: Example) -> float | None:
-    """GSM8K: 1.0 if the number that the output gives as its answer equals the gold number."""
+    """GSM8K: 1.0 if the number that the output gives as its answer equals the gold number, or one of several."""
     if not example.answers:
         return None
-    predicted, gold = number_given(text, example), last_number(plain(example.answers[0]))
-    if gold is None:
-        raise ValueError(f"example '{example.id}' has no number as its answer: {example.answers[0]!r}")
-    return float(predicted is not None and abs(predicted - gold) <= _TOLERANCE * max(1.0, abs(gold)))
+    given = number_given(text, example)
+    return float(any(given is not None and _equal(given, _gold(answer, example)) for answer in example.answers))
+
+
+def _gold(answer: str, example: Example) -> float:
+    number = reference_number(answer)
+    if number is None:
+        raise ValueError(f"example '{example.id}' has no number as its answer: {answer!r}")
+    return number
+
+
+def _equal(given: float, gold: float) -> bool:
+    return abs(given - gold) <= _TOLERANCE * max(1.0, abs(gold))
 
 
 def answer_accuracy(text: str, example: Example) -> float | None:

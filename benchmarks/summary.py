@@ -2,7 +2,7 @@
 
 Definitions: a pass is a target forward that verifies; tau counts all tokens that passes commit; speedup compares
 decode time per generated token over the same prompts. Prompts that failed are in no figure but `failed` and, as wrong
-answers, the accuracies.
+answers, the accuracies. Prompts without a reference are in no figure of quality, failed or not.
 """
 
 from __future__ import annotations
@@ -110,11 +110,14 @@ def _quality(manifest: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str
 
 
 def _scores(samples: Sequence[Sample], name: str, counts_failures: bool) -> Floats:
-    """Return float[n, 2], a figure of method and baseline where both have it."""
+    """Return float[n, 2], a figure of method and baseline where both have it.
+
+    Lines of failed prompts from before `referenced` was written are of data sets where every prompt has a reference.
+    """
     pairs = [
         (sample[name], sample["baseline"][name]) if sample["status"] == "ok" else (0.0, 0.0)
         for sample in samples
-        if sample["status"] == "ok" or counts_failures
+        if sample["status"] == "ok" or (counts_failures and sample.get("referenced", True))
     ]
     return np.array([pair for pair in pairs if None not in pair], np.float64).reshape(-1, 2)
 
@@ -130,8 +133,8 @@ def _beside(scores: Floats) -> dict[str, Any]:
 
 
 def _no_answers(samples: Sequence[Sample]) -> dict[str, int]:
-    """Return how many outputs gave no answer; they count as wrong in the score."""
-    ok = [sample for sample in samples if sample["status"] == "ok"]
+    """Return how many outputs to prompts with a reference gave no answer; they count as wrong in the score."""
+    ok = [sample for sample in samples if sample["status"] == "ok" and sample["score"] is not None]
     sides = {"method": ok, "baseline": baselines(ok)}
     return {side: sum(output["no_answer"] for output in outputs) for side, outputs in sides.items()}
 

@@ -58,7 +58,7 @@ class Connector:
             raise ValueError(problem)
         ids = np.asarray(prompt, np.int64)
         output = Output(ids, self._budget(ids, settings), self.target.eos_ids, settings.stop, self.decode)
-        sampler = Sampler(settings)
+        sampler = Sampler(settings, laws="q" in self.verifier.needs)
         clock, trace = Clock(self.target.synchronize), Trace(sources=self.drafter.sources)
         self.target.layout = self.layout
         self.target.capture(self.drafter.layers)

@@ -17,7 +17,8 @@ def fit(
 
     A verifier of drawn tokens (`DraftTree.q`) keeps the distribution only if whether a node stays does not hang on
     which token was drawn for it. Cutting by depth does not ask for tokens. The node budget does not either: of drawn
-    nodes the first ones stay, in the order in which they were drawn, whatever their scores.
+    nodes the first ones stay, in the order in which they were drawn, whatever their scores. In greedy decoding q is no
+    law of draws, and scores count.
 
     Args:
         tree: what the drafter proposes.
@@ -33,7 +34,8 @@ def fit(
         if judged is not None and verifier.guarantee == "lossy":
             rivals = rivals[~verifier.admits(tree.tokens[rivals], judged.logits[0])]
         hopeful &= ~tree.ancestor_mask[:, rivals].any(1)
-    return _within(_with_pending(tree.keep(hopeful), context.pending), context.pending, max_nodes)
+    fitted = _with_pending(tree.keep(hopeful), context.pending)
+    return _within(fitted, context.pending, max_nodes, drawn=fitted.q is not None and not context.decoding.greedy)
 
 
 def _with_pending(tree: DraftTree, pending: int) -> DraftTree:
@@ -52,11 +54,11 @@ def _with_pending(tree: DraftTree, pending: int) -> DraftTree:
     )
 
 
-def _within(tree: DraftTree, pending: int, max_nodes: int) -> DraftTree:
+def _within(tree: DraftTree, pending: int, max_nodes: int, drawn: bool) -> DraftTree:
     """Keep the pending token and the best nodes, each with its ancestors; of equals the shallower, then the earlier."""
     if len(tree) <= max_nodes:
         return tree
-    worth = _worth(tree)
+    worth = _worth(tree, drawn)
     worth[(tree.parents < 0) & (tree.tokens == pending)] = np.inf
     best = np.lexsort((np.arange(len(tree)), tree.depths, -worth))[:max_nodes]
     chosen: Bools = np.zeros(len(tree), bool)
@@ -64,9 +66,9 @@ def _within(tree: DraftTree, pending: int, max_nodes: int) -> DraftTree:
     return tree.keep(chosen)
 
 
-def _worth(tree: DraftTree) -> Floats:
+def _worth(tree: DraftTree, drawn: bool) -> Floats:
     """Return each node's score, lowered to its worst ancestor's so that the best nodes are closed under prefixes."""
-    if tree.q is not None:
+    if drawn:
         return -np.arange(len(tree), dtype=float)
     if tree.scores is None:
         return -tree.depths.astype(float)

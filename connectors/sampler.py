@@ -17,6 +17,7 @@ class Sampler:
 
     Args:
         settings: processors, temperature and seed.
+        laws: whether drafts must carry q also where nothing is drawn.
 
     Attributes:
         greedy: whether nothing is drawn.
@@ -25,11 +26,11 @@ class Sampler:
         decoding: the same for a drafter that draws.
     """
 
-    def __init__(self, settings: DecodeSettings) -> None:
+    def __init__(self, settings: DecodeSettings, laws: bool = False) -> None:
         self.greedy = settings.greedy
         self.rng = torch.Generator().manual_seed(settings.seed)
         self.warp = Warping(settings)
-        self.decoding = Decoding(self.greedy, self.rng, self.warp.rows)
+        self.decoding = Decoding(self.greedy, self.rng, self.warp.rows, laws)
 
     def choose(self, view: TargetView, residual: torch.Tensor | None = None) -> int:
         """Return the token after the text whose warped view of one row is given.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from corpora.example import Example
 from corpora.jsonl import numbered_lines, numbered_rows
+from corpora.numerals import reference_number
 from corpora.settings import DatasetSettings
 
 NAME: Final = "prompts"
 JSON_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
+TABLE_SUFFIXES: Final = (".csv", ".tsv", ".parquet", ".arrow", ".xlsx")
+_ALLOWED: Final = "give a .jsonl file with one JSON object a line, or a text file with one prompt a line"
 
 
 def read_prompts(settings: DatasetSettings) -> list[Example]:
@@ -21,11 +25,12 @@ def read_prompts(settings: DatasetSettings) -> list[Example]:
     first is the reference.
 
     Raises:
-        ValueError: there is no such file, a line of it is unfit, or a metric is asked for and no row has a reference.
+        ValueError: there is no such file, it is a table or one JSON document, a line of it is unfit (its reference no
+            number for dataset.metric=number_accuracy, too), or a metric is asked for and no row has a reference.
     """
     path = Path(settings.path or "").expanduser()
     try:
-        examples = _of_rows(path, settings) if path.suffix.lower() in JSON_SUFFIXES else _of_lines(path)
+        examples = _examples(path, settings)
     except ValueError as error:
         raise ValueError(f"dataset.path: {error}") from error
     if settings.metric is not None and not any(example.reference for example in examples):
@@ -34,6 +39,18 @@ def read_prompts(settings: DatasetSettings) -> list[Example]:
             f"'{settings.reference_column}': set dataset.metric=null or dataset.reference_column"
         )
     return examples
+
+
+def _examples(path: Path, settings: DatasetSettings) -> list[Example]:
+    kind = path.suffix.lower()
+    if kind in TABLE_SUFFIXES:
+        raise ValueError(f"{path} is a table ({kind}), which is not read: {_ALLOWED}")
+    if kind not in JSON_SUFFIXES:
+        return _of_lines(path)
+    first = numbered_lines(path)[0][1].strip()
+    if first.startswith(b"[") or first == b"{":
+        raise ValueError(f"{path} is one JSON document and no rows: {_ALLOWED}")
+    return _of_rows(path, settings)
 
 
 def _of_lines(path: Path) -> list[Example]:
@@ -75,6 +92,8 @@ def _example(row: dict[str, Any], number: int, settings: DatasetSettings) -> Exa
     if name is not None and (isinstance(name, bool) or not isinstance(name, str | int) or name == ""):
         raise ValueError(f"must hold a text or a whole number in column '{settings.id_column}', got {name!r:.40}")
     accepted = _accepted(row.get(settings.reference_column), settings.reference_column)
+    if settings.metric == "number_accuracy":
+        _check_numbers(accepted, settings.reference_column)
     reference = accepted[0] if accepted else ""
     return Example(_name(number) if name is None else str(name), text, reference, accepted)
 
@@ -84,9 +103,23 @@ def _accepted(value: Any, column: str) -> tuple[str, ...]:
     if value is None or value == "":
         return ()
     values: Sequence[Any] = value if isinstance(value, list) and value else [value]
-    if any(isinstance(one, bool) or not isinstance(one, str | int | float) or one == "" for one in values):
+    if not all(map(_is_answer, values)):
         raise ValueError(f"must hold a text, a number or a list of texts in column '{column}', got {value!r:.40}")
     return tuple(map(str, values))
+
+
+def _check_numbers(accepted: Sequence[str], column: str) -> None:
+    for answer in accepted:
+        if reference_number(answer) is None:
+            raise ValueError(
+                f"must hold a number in column '{column}' for dataset.metric=number_accuracy, got {answer!r:.40}"
+            )
+
+
+def _is_answer(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
 
 
 def _name(number: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from omegaconf import OmegaConf
 
 from methods.overrides import groups
+from methods.quoting import shell_word
 from methods.schema import CONF_DIR, Settings
 from primitives.models.settings import DraftSettings
 from primitives.registry import DRAFTERS, nearest
@@ -43,6 +44,21 @@ def draft_problems(settings: Settings) -> Iterator[str]:
             draft_settings(settings)
         except ValueError as error:
             yield str(error)
+
+
+def drafter_words(settings: Settings) -> Iterator[str]:
+    """Yield the words of a command line that choose the drafter: its name, what differs from conf/, its weights."""
+    drafter = settings.drafter
+    file = CONF_DIR / "drafter" / f"{drafter['name']}.yaml"
+    usual = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.load(file)))
+    yield f"drafter={drafter['name']}"
+    for key, value in drafter.items():
+        if key not in usual:
+            yield shell_word(f"+drafter.{key}", value)
+        elif value != usual[key]:
+            yield shell_word(f"drafter.{key}", value)
+    if settings.draft_model is not None:
+        yield shell_word("draft_model", settings.draft_model)
 
 
 def shipped_head(settings: Settings) -> Path | None:

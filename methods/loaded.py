@@ -16,6 +16,8 @@ from primitives.models.loading import (
     check_head,
     check_model,
     head_folder,
+    head_is_here,
+    is_here,
     load_model,
     load_tokenizer,
     model_folder,
@@ -59,6 +61,13 @@ def draft_folder(settings: Settings) -> Path | None:
     if not DRAFTERS.asks_for(settings.drafter, HEAD):
         return None
     return head_folder(draft_settings(settings))
+
+
+def draft_is_here(settings: Settings) -> bool:
+    """Return whether the drafter has no weights, or such that need neither fetching nor converting."""
+    if DRAFTERS.asks_for(settings.drafter, HEAD) and not head_is_here(draft_settings(settings)):
+        return False
+    return all(is_here(model, cache_folder(settings)) for model in models(settings)[1:])
 
 
 def draft_fingerprint(settings: Settings) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _PLAIN = re.compile(r"(?!(null|true|false|nan|inf)\Z)[A-Za-z_/][A-Za-z0-9_./:-]*", re.IGNORECASE)
 
@@ -13,6 +13,8 @@ def quoted(value: object) -> str:
     """Return a value as Hydra's grammar takes it unchanged, whatever characters it holds."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{key}:{quoted(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ",".join(map(quoted, value)) + "]"
     if not isinstance(value, str):
         return "null" if value is None else str(value)
     # In Hydra's quotes a backslash stands for itself unless it comes before a quote.

@@ -74,13 +74,14 @@ def problems(settings: Settings) -> list[str]:
     ]
 
 
-def check_pairing(drafter: type[Drafter], verifier: type[Verifier]) -> None:
-    """Raise SettingsError if the verifier needs of a draft what the drafter does not provide."""
-    missing = verifier.needs - getattr(drafter, "provides", frozenset()) - ALWAYS_PROVIDED
+def check_pairing(drafter: Drafter, verifier: type[Verifier]) -> None:
+    """Raise SettingsError if the verifier needs of a draft what the drafter, as it is configured, does not provide."""
+    missing = verifier.needs - drafter.provides - ALWAYS_PROVIDED
     if missing:
         raise SettingsError(
             f"verifier '{_name(VERIFIERS, verifier)}' needs {_needs(missing)} of a draft, which drafter "
-            f"'{_name(DRAFTERS, drafter)}' does not provide: choose another drafter or verifier"
+            f"'{_name(DRAFTERS, type(drafter))}' does not provide with these settings: change them, or choose another "
+            "drafter or verifier"
         )
 
 
@@ -180,10 +181,11 @@ def _fit_problems(settings: Settings) -> Iterator[str]:
     drafter, verifier = settings.drafter.get("name"), settings.verifier.get("name")
     if drafter not in DRAFTERS.names() or verifier not in VERIFIERS.names() or _unknown_part(settings.drafter):
         return
-    try:
-        check_pairing(DRAFTERS.get(drafter), VERIFIERS.get(verifier))
-    except SettingsError as error:
-        yield str(error)
+    if not any(_primitive_problems(DRAFTERS, settings.drafter)):
+        try:
+            check_pairing(DRAFTERS.bare(settings.drafter), VERIFIERS.get(verifier))
+        except SettingsError as error:
+            yield str(error)
     if not settings.decode.greedy and drafter != "none" and VERIFIERS.get(verifier).guarantee == "exact":
         yield (
             f"verifier '{verifier}' accepts only what greedy decoding writes, but decode.temperature is "

@@ -165,13 +165,14 @@ class Drafter(ABC):
         name: its name in the registry.
         reads: what it looks at beside text, states and best logits along the committed text: "rejected" (what the
             target says of nodes that were not committed), "distribution" (all logits).
-        provides: what its trees hold to: "q" (they carry the distributions drawn from), "chain" (they never branch),
-            "draft_hidden" (they carry the draft model's hidden states).
+        provides: what its trees hold to as it is configured: "q" (they carry the distributions drawn from, and in
+            greedy decoding those of the drafter's choices where `Decoding.laws` asks for them), "chain" (they never
+            branch), "draft_hidden" (they carry the draft model's hidden states).
     """
 
     name: ClassVar[str] = ""
     reads: ClassVar[frozenset[str]] = frozenset()
-    provides: ClassVar[frozenset[str]] = frozenset()
+    provides: frozenset[str] = frozenset()
 
     @property
     def sources(self) -> tuple[str, ...]:

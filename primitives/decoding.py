@@ -25,11 +25,13 @@ class Decoding:
         rng: of all draws of the text; on the host.
         process: makes of [m, V] logits over target ids, and of int64[m, T], the texts behind which they stand, what the
             target's own logits there are judged by: temperature, penalties, cuts.
+        laws: whether the verifier looks at a draft's q also where nothing is drawn: a drafter that has a law gives it.
     """
 
     greedy: bool = True
     rng: torch.Generator = field(default_factory=torch.Generator)
     process: Callable[[torch.Tensor, Ints], torch.Tensor] = unprocessed
+    laws: bool = False
 
 
 GREEDY: Final = Decoding()

@@ -28,7 +28,9 @@ class DraftTree:
         log_q: float[n] or None, log-probability of each token under the drafter.
         q: float[n, V_d] or None, the law that each token was really drawn from, after the draft's own warping; where
             siblings are drawn without replacement, without the tokens of those before it. Columns are target ids, and
-            siblings come in the order in which they were drawn. None means proposed with certainty.
+            siblings come in the order in which they were drawn. None means proposed with certainty. In greedy decoding
+            nothing is drawn: there it is the law whose best tokens were taken, if the verifier asks for it
+            (`Decoding.laws`).
         scores: float[n] or None, the higher the more likely a node is accepted; used to fit the node budget.
         sources: int64[n] or None, bit b set where the drafter's source b proposed the node; None means all of them.
         hidden: [n, h_d] or None, the draft model's final hidden state after reading each node.

@@ -85,14 +85,15 @@ def _there(folder: Path) -> Path:
 
 def _parts(job: Settings) -> str:
     store = job.datastore if needs_store(job.drafter) else None
-    return repr((job.mode, job.model, job.dataset, store, job.drafter["name"], job.verifier, job.device, job.dtype))
+    drafter = job.drafter["name"], job.draft_model
+    return repr((job.mode, job.model, job.dataset, store, *drafter, job.verifier, job.device, job.dtype))
 
 
 def _part_problems(job: Settings) -> None:
     """Raise ValueError for a store, constants or a recording that cannot be used; what is to be built is no problem."""
     # transformers takes seconds to import, and what is wrong without it is known by now.
-    from methods.calibration.files import check_calibration
-    from methods.loaded import check_models
+    from methods.calibration.files import belongs_to_drafter, check_calibration
+    from methods.loaded import check_models, draft_is_here
     from methods.offline.plan import plan_store
     from methods.recordings import open_recording
     from primitives.models.loading import is_here
@@ -103,7 +104,9 @@ def _part_problems(job: Settings) -> None:
         plan = plan_store(job)
         if plan is not None:
             plan.opened()
-        check_calibration(job)
+        # Whose constants they are is known only where the drafter's weights are.
+        if draft_is_here(job) or not belongs_to_drafter(job):
+            check_calibration(job)
 
 
 def _models(job: Settings) -> str:

@@ -70,6 +70,8 @@ class EntropyRecorder(ExactVerifier):
         drafter: likewise of the drafter's.
     """
 
+    needs = frozenset({"q"})
+
     def __init__(self) -> None:
         self.target: list[Floats] = []
         self.drafter: list[Floats] = []

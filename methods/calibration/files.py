@@ -14,6 +14,8 @@ from safetensors.numpy import load_file, save
 
 from methods.calibration.recipe import Arrays, Recipe
 from methods.calibration.recipes import RECIPES
+from methods.drafts import asks_for_draft, drafter_words
+from methods.loaded import draft_fingerprint
 from methods.offline.files import void, write_json, write_whole
 from methods.places import cache_folder, short_hash
 from methods.quoting import shell_word
@@ -91,6 +93,12 @@ def awaited(settings: Settings) -> frozenset[str]:
     return cast(_Awaiting, VERIFIERS.bare(settings.verifier)).awaits
 
 
+def belongs_to_drafter(settings: Settings) -> bool:
+    """Return whether the configured verifier takes constants that are measured with a drafter."""
+    recipe = RECIPES.get(str(settings.verifier["name"]))
+    return recipe is not None and recipe.uses_drafter
+
+
 def recipe_of(settings: Settings) -> Recipe:
     """Return how the constants of the configured verifier are measured; ValueError if it has none."""
     name = str(settings.verifier["name"])
@@ -108,8 +116,14 @@ def calibration_file(settings: Settings, model: str) -> Path:
 def identity(settings: Settings, model: str) -> dict[str, Any]:
     """Return what constants belong to: a run with anything else must not use them."""
     recipe = recipe_of(settings)
-    drafter = {"drafter": settings.drafter["name"]} if recipe.uses_drafter else {}
+    drafter = _drafter(settings) if recipe.uses_drafter else {}
     return {"verifier": settings.verifier["name"], "model": model, **drafter, **recipe.level(settings.verifier)}
+
+
+def _drafter(settings: Settings) -> dict[str, Any]:
+    """Return the drafter's name, and the fingerprint of its weights if it has some."""
+    weights = {"draft_model": draft_fingerprint(settings)} if asks_for_draft(settings) else {}
+    return {"drafter": settings.drafter["name"], **weights}
 
 
 def read_calibration(path: Path) -> Calibration | None:
@@ -155,7 +169,7 @@ def _words(settings: Settings) -> Iterator[str]:
     recipe, dataset = recipe_of(settings), train_settings(settings.dataset)
     verifier = VERIFIERS.get(settings.verifier["name"])
     if recipe.uses_drafter:
-        yield f"drafter={settings.drafter['name']}"
+        yield from drafter_words(settings)
     yield f"verifier={verifier.name}"
     defaults = inspect.signature(verifier).parameters
     for key, value in recipe.level(settings.verifier).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -14,16 +15,18 @@ SCHEDULES: Final = ("constant", "heuristic", "heuristic_transient")
 class DraftLength:
     """Two tokens more after a draft that was accepted whole, one less after any other, never less than one.
 
-    A pass that shows nothing of the length leaves it as it is: nothing was drafted, or what was drafted did not go
-    through the forward whole.
+    What did not go through the forward is not judged. So a pass that shows nothing of the length leaves it as it is:
+    nothing was drafted or sent, or a draft was cut and accepted as far as it went.
 
     Args:
         first: tokens drafted at first.
         schedule: "constant" keeps it; "heuristic" adapts it over all texts, "heuristic_transient" within each.
+        most: most tokens of a draft, at least 0.
     """
 
-    def __init__(self, first: int, schedule: str) -> None:
-        self.first = self.value = first
+    def __init__(self, first: int, schedule: str, most: float = inf) -> None:
+        self.most = most
+        self.first = self.value = int(min(first, most))
         self.schedule = schedule
 
     def start(self) -> None:
@@ -38,17 +41,21 @@ class DraftLength:
             draft: int64[l], the drafted chain, the pending token first; empty if nothing was drafted.
             outcome: of the pass; its tree may hold what others have drafted, too.
         """
-        if self.schedule == "constant" or len(draft) < 2 or not _went_through(draft, outcome):
+        if self.schedule == "constant" or len(draft) < 2:
             return
-        whole = np.array_equal(outcome.committed[: len(draft)], draft)
-        self.value = self.value + 2 if whole else max(1, self.value - 1)
+        sent = draft[: _went_through(draft, outcome)]
+        if not np.array_equal(outcome.committed[: len(sent)], sent):
+            self.value = max(1, self.value - 1)
+        elif len(sent) == len(draft):
+            self.value = int(min(self.most, self.value + 2))
 
 
-def _went_through(draft: Ints, outcome: Outcome) -> bool:
+def _went_through(draft: Ints, outcome: Outcome) -> int:
+    """Return how many tokens of a chain are in the tree that went through the forward."""
     node = -1
-    for token in draft:
+    for done, token in enumerate(draft):
         below = np.flatnonzero((outcome.tree.parents == node) & (outcome.tree.tokens == token))
         if not len(below):
-            return False
+            return done
         node = int(below[0])
-    return True
+    return len(draft)

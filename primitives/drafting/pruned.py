@@ -47,7 +47,10 @@ class PrunedDrafter(Drafter):
     ) -> None:
         check_range("drafter 'pruned'", 0, 1, least=least, least_leaf=least_leaf)
         check_range("drafter 'pruned'", 0, inf, entropy_weight=entropy_weight, fewest=fewest)
+        if drafter is None:
+            raise ValueError("drafter 'pruned': drafter is missing; give the name of the drafter whose trees it prunes")
         self.drafter = drafter
+        self.provides = drafter.provides - {"q"}
         self.entropy_weight = entropy_weight
         self.least = least
         self.least_leaf = least_leaf

@@ -34,12 +34,11 @@ class SpsDrafter(ModelDrafter):
         schedule: how that number goes on: "constant", "heuristic" or "heuristic_transient".
         confidence: a draft ends with a token of less probability under the draft model; 0 is off.
         tokenizers: "same" refuses a draft model with another tokenizer, "retokenise" goes by way of the text.
+        max_nodes: most nodes that go through the target's forward, the pending token's included; more are not drafted.
 
     Raises:
         ValueError: a setting out of its range, or a draft model with another tokenizer.
     """
-
-    provides = frozenset({"q", "chain"})
 
     def __init__(
         self,
@@ -51,6 +50,7 @@ class SpsDrafter(ModelDrafter):
         schedule: str = "constant",
         confidence: float = 0.0,
         tokenizers: str = "same",
+        max_nodes: int | None = None,
     ) -> None:
         check_range("drafter 'sps'", 1, inf, num_tokens=num_tokens)
         check_range("drafter 'sps'", 0, 1, confidence=confidence)
@@ -59,9 +59,11 @@ class SpsDrafter(ModelDrafter):
         self._confidence = confidence
         self._least = log(confidence) if confidence else -inf
         self.retokenises = tokenizers == "retokenise"
+        # A law over the draft model's ids says nothing about the target's.
+        self.provides = frozenset({"chain"} if self.retokenises else {"q", "chain"})
         super().__init__(draft_model, tokenizer, vocab_size)
         self._eos_ids = eos_ids
-        self._length = DraftLength(num_tokens, schedule)
+        self._length = DraftLength(num_tokens, schedule, inf if max_nodes is None else max_nodes - 1)
         self._draft: Ints = np.empty(0, np.int64)
         self._words: Retokeniser | None = None
         if draft_model is not None and self.retokenises:
@@ -93,7 +95,7 @@ class SpsDrafter(ModelDrafter):
         self._length.learn(self._draft, outcome)
 
     def _drawn(self, context: Context, count: int) -> DraftTree:
-        """Return the chain of tokens that the draft model draws, with the laws that they were drawn from."""
+        """Return the chain of tokens that the draft model draws or chooses, with its laws where they are asked for."""
         text = np.concatenate([context.tokens, np.zeros(count, np.int64)])
         done, laws, log_q = len(context.tokens), [], [0.0]
         for step in range(int(min(count, self.room(context.tokens)))):
@@ -119,14 +121,15 @@ class SpsDrafter(ModelDrafter):
         )
 
     def _next(self, context: Context, logits: torch.Tensor, text: Ints) -> tuple[int, Any, float]:
-        """Return the next drafted token, the law it was drawn from (None: the best one), and log q of it."""
-        processed = self.laws(context, logits[None], text[None])
-        if context.decoding.greedy:
+        """Return the next drafted token, the law that it is the best or a draw of if asked for, and log q of it."""
+        decoding, processed = context.decoding, self.laws(context, logits[None], text[None])
+        if decoding.greedy:
             token = int(greedy_choice(processed)[0])
             best = processed[0].float()
-            return token, None, float(best[token] - best.logsumexp(-1))
+            law = probabilities(processed) if decoding.laws else None
+            return token, law, float(best[token] - best.logsumexp(-1))
         law = probabilities(processed)
-        token = draw(law[0], context.decoding.rng)
+        token = draw(law[0], decoding.rng)
         return token, law, float(law[0, token].log())
 
     def _translated(self, context: Context, count: int, words: Retokeniser) -> DraftTree:

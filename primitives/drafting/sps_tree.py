@@ -93,7 +93,10 @@ class SpsTreeDrafter(ModelDrafter):
         return DraftTree(tokens, parents, log_q=log_q, q=q, scores=np.exp(path_log_q))
 
     def _children(self, context: Context, logits: torch.Tensor) -> tuple[Ints, Ints, Floats, list[torch.Tensor]]:
-        """Return the children of [m, V] rows: row, token, log of its share, and the law that each was drawn from."""
+        """Return the children of [m, V] rows: row, token, log of its share, and the laws of all if they are asked for.
+
+        A law is what the token was drawn from; in greedy decoding its row's.
+        """
         if context.decoding.greedy:
             shares, best = torch.log_softmax(logits, -1, dtype=torch.float32).topk(
                 min(self.branching, logits.shape[-1])
@@ -101,7 +104,9 @@ class SpsTreeDrafter(ModelDrafter):
             rows = np.repeat(np.arange(len(best)), best.shape[1])
             log_q = shares.flatten().double().cpu().numpy()
             possible = np.isfinite(log_q)
-            return rows[possible], best.flatten().cpu().numpy()[possible], log_q[possible], []
+            rows = rows[possible]
+            asked = [probabilities(logits)[torch.from_numpy(rows).to(logits.device)]] if context.decoding.laws else []
+            return rows, best.flatten().cpu().numpy()[possible], log_q[possible], asked
         whole = probabilities(logits)
         left = whole.clone()
         drawn = []

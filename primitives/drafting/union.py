@@ -55,6 +55,8 @@ class UnionDrafter(Drafter):
                 f"{len(drafters)} drafters, or null"
             )
         self.drafters = drafters
+        # What is merged has neither q nor states any more, and two chains may part.
+        self.provides = drafters[0].provides & {"chain"} if len(drafters) == 1 else frozenset()
         self.weights = np.array(factors, np.float64)
         self._tried: Floats = np.zeros((len(factors), _DEPTHS))
         self._accepted: Floats = np.zeros((len(factors), _DEPTHS))

@@ -109,6 +109,12 @@ def check_head(settings: DraftSettings) -> None:
         head_folder(settings)
 
 
+def head_is_here(settings: DraftSettings) -> bool:
+    """Return whether a draft head that can be had needs no fetching."""
+    cached = settings.hub_id is not None and cached_folder(settings.hub_id, _wanted_head(settings)) is not None
+    return bool(settings.path) or cached
+
+
 def head_folder(settings: DraftSettings) -> Path:
     """Return the folder of a draft head, which needs a config.json and weights but no tokenizer; fetched if need be.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import inf, log
+from math import inf, isnan, log
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,7 @@ class ArcVerifier(Verifier):
         check_range(name, 0, 1, theta=theta, delta=delta, p_min=p_min, lam=lam, lam_shallow=lam_shallow)
         check_range(name, 0, 1, third_ratio=third_ratio)
         check_range(name, 0, inf, c_e=c_e, c_l=c_l, tau_delta=tau_delta, margin_bound=margin_bound)
-        check_range(name, 0, inf, logit_bound=logit_bound, budget_table=min(budget_table) if budget_table else None)
+        check_range(name, 0, inf, logit_bound=logit_bound, budget_table=_smallest(budget_table))
         check_range(name, 0, inf, most_relaxed=most_relaxed)
         check_range(name, 1, inf, window=window, shallow=shallow)
         check_range(name, 1, inf, most_occurrences=most_occurrences, most_children=most_children)
@@ -244,3 +244,16 @@ class ArcVerifier(Verifier):
         tau_delta = float(self._constants["tau_delta"])
         divided = self.tau_divided and self._constants.own("tau_delta") is None
         return tau_delta if divided else (1 - self.theta) * tau_delta
+
+
+def _smallest(table: Any) -> float | None:
+    """Return the smallest number of a budget table; ValueError if it is no list of numbers, or an empty one."""
+    if table is None:
+        return None
+    listed = isinstance(table, Sequence) and len(table) > 0
+    if not listed or not all(isinstance(one, int | float) and not isnan(one) for one in table):
+        raise ValueError(
+            f"verifier 'arc': budget_table={table} must be a list of numbers, one for paths of 1, 2, ... tokens (the "
+            "last one holds for longer paths too), or null to take the calibration's"
+        )
+    return min(table)

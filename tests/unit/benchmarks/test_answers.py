@@ -26,10 +26,23 @@ def test_thoughts_go(text: str, left: str) -> None:
 
 
 # The scenarios of a stop marker that cuts too much or too little.
+RUN_ON = "Tom has 9 apples and eats 2. How many are left? Final Answer: 7"
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "Let me identify the Question first. She bakes some and sells the rest, so 18",
+        "Let me write down the Question: how many does she sell? She bakes 7 of 25.\nShe sells 18",
+        "#### 18 Question: Tom has 9? #### 9",
+        "Final Answer: 18Question: Tom has 9 apples.Final Answer: 3",
+        "Final Answer: 18 Problem: Tom has 3 apples",
+        "Final Answer: 18 Q2: Tom has 3 apples",
+        "She sells 18.</s>\nTom has 9 apples.\nFinal Answer: 7",
+        "<|assistant|>\nFinal Answer: 18\n<|user|>\nAnd 9?\n<|assistant|>\nFinal Answer: 7",
+        "<|start_header_id|>assistant<|end_header_id|>\n\nShe sells 18.<|eot_id|>\nTom has 9.",
+        "Example 1: What is 2 + 3? It is 5.\nExample 2: What is 4 + 4? It is 8.\nFor Janet it is 18.",
+        "Question 1. 2 + 3?\nFinal Answer: 5\nQuestion 2. 4 + 4?\nFinal Answer: 8\nJanet:\nFinal Answer: 18",
         "#### 18\n\nQuestion: Tom has 9 apples and eats none. How many are left? #### 9",
         "Final Answer: 18\n\nProblem: Tom has 9 apples.\nFinal Answer: 9",
         "**Final Answer:** 18\n\n**Question 2:** Tom has 9 apples.\n**Final Answer:** 9",
@@ -45,6 +58,19 @@ def test_thoughts_go(text: str, left: str) -> None:
 )
 def test_only_the_own_answer_counts(text: str) -> None:
     assert extract_number(own_answer(text, QUESTION)) == 18
+
+
+@pytest.mark.parametrize(
+    "opener",
+    [
+        "Another problem:", "New problem:", "Next question:", "Question 2.", "Q2.", "Q2:", "Q:", "**Example 2:**",
+        "## Problem 2\n", "Exercise 3)", "Task:", "</s>", "<|user|>", "<|endoftext|>", "<end_of_turn>",
+        "<start_of_turn>user", "<|start_header_id|>user<|end_header_id|>", "[INST]",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("own", ["Final Answer: 18", "#### 18", "The answer is 18."])
+def test_an_answer_ends_where_another_question_opens(own: str, opener: str) -> None:
+    assert extract_number(own_answer(f"{own}\n\n{opener} {RUN_ON}", QUESTION)) == 18
 
 
 def test_a_question_is_the_prompts_own_by_its_words_and_all_of_its_numbers() -> None:

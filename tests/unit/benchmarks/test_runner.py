@@ -88,8 +88,12 @@ def test_a_failing_prompt_has_a_reason_and_no_figures(pipeline: Any, corpus: Cor
     failed = [sample for sample in outcome.folder.samples() if sample["status"] == "failed"]
     assert [sample["reason"] for sample in failed] == ["ValueError: bad prompt", "MemoryError: out of memory"]
     assert all(
-        value is None for sample in failed for key, value in sample.items() if key not in {"id", "status", "reason"}
+        value is None
+        for sample in failed
+        for key, value in sample.items()
+        if key not in {"id", "status", "reason", "referenced"}
     )
+    assert [sample["referenced"] for sample in failed] == [True, True]
     assert (outcome.summary["n"], outcome.summary["failed"], outcome.exit_code) == (3, 2, 1)
     assert outcome.summary["tau"]["value"] == 2.5
     assert outcome.summary["quality"]["method"] == pytest.approx(3 / 5)

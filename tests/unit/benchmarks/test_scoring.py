@@ -61,6 +61,11 @@ def test_a_gold_answer_without_a_number_is_an_error() -> None:
     assert number_accuracy("18", Example("1", "", "")) is None
 
 
+def test_any_of_several_numbers_is_right() -> None:
+    example = Example("1", QUESTION, "1", ("1", "- 2"))
+    assert [number_accuracy(f"Final Answer: {given}", example) for given in (1, -2, 2, "none")] == [1, 1, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("text", "accepted"),
     [
@@ -105,6 +110,11 @@ def test_what_a_line_of_samples_gets() -> None:
     example = Example("1", "How many?", "", ("18",))
     assert number.judge("Final Answer: 18", example) == {"score": 1, "no_answer": False}
     assert number.judge("Final Answer: none", example) == {"score": 0, "no_answer": True}
+
+
+def test_nothing_is_said_of_an_example_without_reference() -> None:
+    for name in ("number_accuracy", "answer_accuracy", "rouge_l"):
+        assert set(metric_named(name).judge("no number", Example("1", "Who?", "")).values()) == {None}
 
 
 def test_an_example_without_reference_has_no_rouge() -> None:

@@ -218,6 +218,16 @@ def test_outputs_without_an_answer_are_counted_apart() -> None:
     assert summarise(_manifest(dataset={"metric": "rouge_l"}), [_sample("a")])["quality"]["no_answer"] is None
 
 
+def test_prompts_without_reference_are_in_no_figure_of_quality() -> None:
+    with_reference = [_sample("a", no_answer=True, score=0.0), {**_failed("b"), "referenced": True}]
+    unscored = _sample("c", score=None, no_answer=True)
+    unscored["baseline"] = {**unscored["baseline"], "score": None, "no_answer": True}
+    without = [unscored, {**_failed("d"), "referenced": False}]
+    quality = summarise(_manifest(), [*with_reference, *without])["quality"]
+    assert quality == summarise(_manifest(), with_reference)["quality"]
+    assert (quality["n"], quality["no_answer"]) == (2, {"method": 1, "baseline": 0})
+
+
 def test_containment_is_a_figure_beside_exact_match() -> None:
     manifest = _manifest(dataset={"metric": "answer_accuracy"})
     samples = [_sample("a", contains_answer=1.0), _sample("b", score=0.0, contains_answer=1.0)]

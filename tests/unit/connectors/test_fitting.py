@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from connectors.fitting import fit
 from primitives.contract import Bools, Context, DraftTree, Ints, TargetView, Verdict, Verifier
+from primitives.decoding import GREEDY, Decoding
 from primitives.registry import VERIFIERS
 from primitives.verification._lossless import LosslessVerifier
 from primitives.verification.exact import ExactVerifier
@@ -24,6 +25,7 @@ from tests.unit.primitives.verification.enumeration import (
 )
 
 PENDING = 1
+SAMPLED = Decoding(greedy=False)
 
 
 class Lenient(Verifier):
@@ -42,10 +44,10 @@ class Lenient(Verifier):
         return admitted
 
 
-def context(budget: int = 99) -> Context:
+def context(budget: int = 99, decoding: Decoding = GREEDY) -> Context:
     logits = torch.zeros(10)
     logits[PENDING] = 1
-    return Context(np.array([7, PENDING]), logits, torch.zeros(2), budget)
+    return Context(np.array([7, PENDING]), logits, torch.zeros(2), budget, decoding=decoding)
 
 
 def fitted(tree: DraftTree, place: Context, verifier: Verifier, most: int) -> DraftTree:
@@ -171,11 +173,12 @@ def test_of_drawn_nodes_the_first_ones_stay_whatever_their_scores() -> None:
     draft = tree_of([PENDING, 4, 5, 6, 7], [-1, 0, 0, 1, 2], [1.0, 0.1, 0.9, 0.1, 0.9])
     drawn = replace(draft, q=torch.full((5, 10), 0.1))
     assert words(fitted(draft, context(), ExactVerifier(), 3)) == [(1,), (1, 5), (1, 5, 7)]
-    kept = fitted(drawn, context(), ExactVerifier(), 3)
+    assert words(fitted(drawn, context(), ExactVerifier(), 3)) == [(1,), (1, 5), (1, 5, 7)], "nothing is drawn"
+    kept = fitted(drawn, context(decoding=SAMPLED), ExactVerifier(), 3)
     assert words(kept) == [(1,), (1, 4), (1, 5)]
     assert kept.q is not None
     assert len(kept.q) == 3
-    assert words(fitted(drawn, context(2), ExactVerifier(), 9)) == [(1,), (1, 4), (1, 5)]
+    assert words(fitted(drawn, context(2, SAMPLED), ExactVerifier(), 9)) == [(1,), (1, 4), (1, 5)]
 
 
 @pytest.mark.parametrize("name", ["tree_sampling", "traversal"])
@@ -189,7 +192,8 @@ def test_what_is_cut_off_a_drawn_tree_leaves_the_distribution_as_it_is(name: str
         # A drafter's usual score is the probability of what it has drawn: the very thing that must not count.
         assert tree.q is not None
         scored = replace(tree, scores=tree.q[torch.arange(len(tree)), torch.from_numpy(tree.tokens)].numpy())
-        return fitted(scored, Context(np.array([7, 0]), torch.zeros(3), torch.zeros(2), budget), verifier, most)
+        place = Context(np.array([7, 0]), torch.zeros(3), torch.zeros(2), budget, decoding=SAMPLED)
+        return fitted(scored, place, verifier, most)
 
     drafts = ((cut(tree), chance) for tree, chance in drawn_trees([-1, 0, 0, 1, 2], q, replacement=False))
     law, _ = law_over_drafts(verifier, drafts, p, 3)

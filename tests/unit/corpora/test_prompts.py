@@ -73,6 +73,45 @@ def test_a_bad_line_is_named_in_one_sentence(tmp_path: Path, row: Any, message: 
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("reference", ["many", "1e400", "NaN", "", ["18", "many"]])
+def test_a_reference_that_is_no_number_is_refused_where_numbers_are_compared(tmp_path: Path, reference: Any) -> None:
+    path = _file(
+        tmp_path, {"prompt": "a", "reference": "$1,080"}, {"prompt": "b"}, {"prompt": "c", "reference": reference}
+    )
+    assert len(read_prompts(_settings(path, metric="rouge_l"))) == 3
+    if reference:
+        with pytest.raises(
+            ValueError, match=r"mine\.jsonl, line 3 must hold a number in column 'reference' for .*, got '"
+        ):
+            read_prompts(_settings(path, metric="number_accuracy"))
+
+
+@pytest.mark.parametrize("reference", ["NaN", "-Infinity", "1e400", "[1, NaN]"])
+def test_a_reference_that_is_not_finite_is_refused(tmp_path: Path, reference: str) -> None:
+    path = _file(tmp_path, f'{{"prompt": "a", "reference": {reference}}}')
+    with pytest.raises(ValueError, match="line 1 must hold a text, a number or a list of texts in column 'reference'"):
+        read_prompts(_settings(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("mine.json", '[{"prompt": "a"}]', "one JSON document and no rows"),
+        ("mine.json", '[\n  {"prompt": "a"}\n]', "one JSON document and no rows"),
+        ("mine.json", '{\n  "prompt": "a"\n}', "one JSON document and no rows"),
+        ("mine.csv", "prompt\na", r"a table \(.csv\), which is not read"),
+        ("mine.TSV", "prompt\na", r"a table \(.tsv\), which is not read"),
+        ("mine.parquet", "PAR1", r"a table \(.parquet\), which is not read"),
+    ],
+)
+def test_other_kinds_of_files_are_refused_with_what_is_allowed(
+    tmp_path: Path, name: str, content: str, what: str
+) -> None:
+    path = _file(tmp_path, content, name=name)
+    with pytest.raises(ValueError, match=f"dataset.path: .*{name} is {what}: give a .jsonl file .* or a text file"):
+        load_corpus(_settings(path), "test")
+
+
 def test_bad_files_are_named(tmp_path: Path) -> None:
     broken = tmp_path / "latin.txt"
     broken.write_bytes("fine\ncaf\u00e9\n".encode("latin-1"))

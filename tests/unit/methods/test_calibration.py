@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -244,3 +245,52 @@ def test_prompts_of_the_store_are_left_out_where_drafts_are_looked_at(
     assert store is not None
     assert len(store.facts["prompts"]) == 6
     assert len(set(seen) - set(store.facts["prompts"])) == 2
+
+
+EASD = ("verifier=easd", *SMALL[1:])
+
+
+@pytest.mark.parametrize("drafter", ["sps", "sps_tree"])
+def test_thresholds_of_easd_are_measured_with_a_draft_model(drafter: str, words: Words, other_folder: Path) -> None:
+    drafted = words("sps", f"drafter={drafter}", f"draft_model={other_folder}")
+    found = measured([*drafted, *EASD])
+    assert found.facts["samples"] > 4
+    assert 0 < found.constants["theta_t"] < 1
+    assert 0 < found.constants["theta_d"] < 1
+    pipeline = assemble(compose([*drafted, "verifier=easd"]))
+    assert pipeline.manifest()["calibration"] == found.fingerprint
+    assert len(pipeline.generate("a b a b a b", max_new_tokens=12).ids) == 12
+
+
+def test_the_command_of_the_error_names_the_drafters_settings_and_weights(words: Words, other_folder: Path) -> None:
+    drafted = words("sps", f"draft_model={other_folder}", "drafter.num_tokens=3", "drafter.schedule=heuristic")
+    settings = compose([*drafted, "verifier=easd", "verifier.percentile=75"])
+    with pytest.raises(CalibrationError) as caught:
+        check_calibration(settings)
+    command = str(caught.value).split("`")[1]
+    chosen = f"drafter=sps drafter.num_tokens=3 drafter.schedule=heuristic draft_model={other_folder} verifier=easd "
+    assert chosen in command
+    said = command.removeprefix("python -m scripts.calibrate ").split()
+    again = [*said, *SMALL[1:], "dataset.template=chat", "device=cpu", "dtype=float32"]
+    assert compose(again).drafter == settings.drafter
+    measured(again)
+    check_calibration(settings)
+
+
+def test_the_command_of_the_error_names_drafters_within_a_drafter(words: Words) -> None:
+    drafters = "drafter.drafters=[pld,{name:lookahead,window:4}]"
+    with pytest.raises(CalibrationError) as caught:
+        check_calibration(compose(words("pld", "drafter=union", drafters, "verifier=judge")))
+    said = shlex.split(str(caught.value).split("`")[1])[3:]
+    assert compose(said).drafter["drafters"] == ["pld", {"name": "lookahead", "window": 4}]
+
+
+def test_thresholds_measured_with_another_draft_model_are_not_used(
+    words: Words, other_folder: Path, tiny_folder: Path
+) -> None:
+    found = measured([*words("sps", f"draft_model={other_folder}"), *EASD])
+    another = compose(words("sps", f"draft_model={tiny_folder}", "verifier=easd"))
+    with pytest.raises(CalibrationError, match="needs theta_d, theta_t for model 'tiny', not measured yet"):
+        check_calibration(another)
+    assert measured([*words("sps", f"draft_model={tiny_folder}"), *EASD]).path != found.path
+    check_calibration(another)

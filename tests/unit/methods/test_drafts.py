@@ -15,7 +15,7 @@ from huggingface_hub.errors import RepositoryNotFoundError
 
 from methods import drafts
 from methods.drafts import draft_settings, shipped_head
-from methods.loaded import check_models, loaded_draft, loaded_model
+from methods.loaded import check_models, draft_is_here, loaded_draft, loaded_model
 from methods.overrides import compose
 from methods.pipeline import load_pipeline
 from methods.schema import Settings
@@ -98,6 +98,13 @@ def test_a_draft_that_cannot_be_had_is_named_by_its_own_setting(
         (problem,) = check_models(replace(base, drafter={"name": drafter}, draft_model="org/none-such"))
         assert problem.startswith("draft_model 'org/none-such' is not on the hub")
         assert problem.endswith("set draft_model=<model folder or .gguf file>")
+
+
+def test_what_needs_no_fetching_is_here(tiny_folder: Path, tmp_path: Path) -> None:
+    for drafter in ("small", "head"):
+        assert draft_is_here(replace(asking(str(tiny_folder), drafter), cache_dir=str(tmp_path)))
+        assert not draft_is_here(replace(asking("org/none-such", drafter), cache_dir=str(tmp_path)))
+    assert draft_is_here(asking(None, "none"))
 
 
 def test_who_asks_gets_the_model_or_the_folder(words: Words, tiny_folder: Path, other_folder: Path) -> None:

@@ -44,3 +44,9 @@ def test_only_what_needs_quotes_has_some() -> None:
 def test_a_mapping_is_a_mapping() -> None:
     (word,) = shlex.split(shell_word("model.template_kwargs", {"enable_thinking": False, "style": "a, b"}))
     assert parsed(word) == {"enable_thinking": False, "style": "a, b"}
+
+
+def test_a_list_is_a_list() -> None:
+    value = ["sen", {"name": "pld", "num_tokens": 3}, [0.5, None, "it's"]]
+    (word,) = shlex.split(shell_word("drafter.drafters", value))
+    assert parsed(word) == value

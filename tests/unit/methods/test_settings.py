@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 import torch
@@ -117,7 +116,7 @@ class Silent(Drafter):
 
 
 class Sampling(Silent):
-    provides: ClassVar[frozenset[str]] = frozenset({"q"})
+    provides = frozenset({"q"})
 
 
 class Ratio(Verifier):
@@ -130,12 +129,12 @@ class Ratio(Verifier):
 
 def test_a_pairing_that_lacks_something_names_both_sides() -> None:
     with pytest.raises(SettingsError, match=r"verifier 'Ratio' needs q of a draft, which drafter 'Silent'"):
-        check_pairing(Silent, Ratio)
+        check_pairing(Silent(), Ratio)
 
 
 def test_a_pairing_that_fits_passes() -> None:
-    check_pairing(Sampling, Ratio)
-    check_pairing(DRAFTERS.get("none"), VERIFIERS.get("soft_gated"))
+    check_pairing(Sampling(), Ratio)
+    check_pairing(DRAFTERS.bare("none"), VERIFIERS.get("soft_gated"))
 
 
 def test_processors_are_read_from_the_command_line() -> None:
@@ -159,8 +158,46 @@ def test_greedy_matching_of_a_draft_is_refused_where_tokens_are_drawn() -> None:
 @pytest.mark.parametrize("verifier", ["speculative_sampling", "block"])
 def test_a_rule_for_chains_takes_only_drafters_of_chains(verifier: str) -> None:
     for drafter in ("pld", "none"):
-        check_pairing(DRAFTERS.get(drafter), VERIFIERS.get(verifier))
+        check_pairing(DRAFTERS.bare(drafter), VERIFIERS.get(verifier))
     message = rf"verifier '{verifier}' needs a single branch of a draft, which drafter 'sen' does not provide"
     with pytest.raises(SettingsError, match=message):
-        check_pairing(DRAFTERS.get("sen"), VERIFIERS.get(verifier))
+        check_pairing(DRAFTERS.bare("sen"), VERIFIERS.get(verifier))
     assert "needs a single branch" in only_problem(f"verifier={verifier}")
+
+
+SPS = ("method=sps", "draft_model=smollm2-135m")
+EASD = ("verifier=easd", "verifier.theta_t=0.1", "verifier.theta_d=0.1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (*SPS, "drafter.tokenizers=retokenise", *EASD),
+        (*SPS, "drafter=pruned", "drafter.drafter=sps", *EASD),
+        (*SPS, "drafter=union", "drafter.drafters=[sps]", *EASD),
+    ],
+)
+def test_a_drafter_whose_settings_leave_no_q_is_not_paired_with_a_rule_that_needs_it(words: tuple[str, ...]) -> None:
+    problem = only_problem(*words)
+    assert problem.startswith("verifier 'easd' needs q of a draft, which drafter '")
+    assert problem.endswith("does not provide with these settings: change them, or choose another drafter or verifier")
+    assert problems(compose([*SPS, *EASD])) == []
+
+
+@pytest.mark.parametrize(
+    ("drafter", "words"),
+    [
+        ("pruned", "drafter.drafter=pld"),
+        ("pruned", "drafter.drafter={name:sps,tokenizers:retokenise}"),
+        ("union", "drafter.drafters=[pld]"),
+    ],
+)
+def test_a_chain_of_a_drafter_within_a_drafter_is_a_chain(drafter: str, words: str) -> None:
+    draft = ["draft_model=smollm2-135m"] if "sps" in words else []
+    assert problems(compose(["method=pld", f"drafter={drafter}", words, "verifier=block", *draft])) == []
+
+
+def test_branches_within_a_drafter_are_no_chain() -> None:
+    for words in (("drafter=pruned", "drafter.drafter=sam"), ("drafter=union", "drafter.drafters=[pld,lookahead]")):
+        found = problems(compose(["method=pld", *words, "verifier=block"]))
+        assert any("needs a single branch of a draft" in problem for problem in found)

@@ -115,6 +115,15 @@ def test_weights_that_do_not_fit_into_memory_are_seen(
     assert list(preflight([with_draft], [])) == []  # the weights are shared
 
 
+def test_constants_are_missed_for_each_draft_model(job: Job, tmp_path: Path) -> None:
+    for name, kind in (("tiny", "llama"), ("other", "qwen2")):
+        save_model(tmp_path / name, kind=kind)
+    words = ("method=sps", "verifier=easd", f"model.path={tmp_path / 'tiny'}")
+    found = list(preflight([job(*words, f"draft_model={tmp_path / name}") for name in ("tiny", "other")], []))
+    assert [sum(f"draft_model={tmp_path / name} " in one for one in found) for name in ("tiny", "other")] == [1, 1]
+    assert all(one.startswith("verifier 'easd' needs theta_d, theta_t for model 'tiny'") for one in found)
+
+
 def test_damaged_weights_are_seen(job: Job, tmp_path: Path) -> None:
     save_model(tmp_path / "tiny", kind="llama")
     (tmp_path / "tiny" / "model.safetensors").write_bytes(b"nothing")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from primitives.contract import Context, DraftTree, Outcome, TargetView
 from primitives.drafting.pruned import PrunedDrafter
+from primitives.registry import DRAFTERS
 from tests.rigs import FixedDrafter, tree_of
 
 VOCABULARY = 8
@@ -141,3 +142,14 @@ def test_bad_settings_are_refused(knobs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="drafter 'pruned'") as caught:
         PrunedDrafter(FixedDrafter(), **knobs)
     assert message in str(caught.value)
+
+
+def test_a_pruned_drafter_needs_one_to_prune() -> None:
+    with pytest.raises(ValueError, match="drafter 'pruned': drafter is missing; give the name of the drafter"):
+        DRAFTERS.bare("pruned")
+
+
+def test_what_is_left_is_what_the_drafter_within_gives_but_for_q() -> None:
+    for name in ("sps", "pld", "semanticspec", "sen"):
+        inner = DRAFTERS.bare(name)
+        assert PrunedDrafter(inner).provides == inner.provides - {"q"}

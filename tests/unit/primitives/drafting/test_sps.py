@@ -16,6 +16,7 @@ from connectors.connector import Connector
 from connectors.settings import DecodeSettings
 from connectors.trace import Generation
 from primitives.contract import Context, Drafter, DraftTree, Outcome
+from primitives.drafting._draft_length import DraftLength
 from primitives.models.causal_lm import CausalLMTarget
 from primitives.registry import DRAFTERS, VERIFIERS
 from tests.rigs import Draft, greedy_of, random_prompt, tiny_draft, tiny_model, word_tokenizer
@@ -35,11 +36,11 @@ def sps(draft: Draft, name: str = "sps", target: str = "llama", tokenizer: Any =
 def run(
     drafter: Drafter, prompt: Sequence[int], count: int, verifier: str = "exact", target: str = "llama", **changes: Any
 ) -> Generation:
-    max_nodes = changes.pop("max_nodes", 64)
+    max_nodes, rule = changes.pop("max_nodes", 64), changes.pop("rule", {})
     connector = Connector(
         CausalLMTarget(changes.pop("model", tiny_model(target)), eos_ids=()),
         drafter,
-        VERIFIERS.build(verifier, {}, {}),
+        VERIFIERS.build(verifier, rule, {}),
         lambda ids: " ".join(map(str, ids)),
         max_nodes,
     )
@@ -210,6 +211,32 @@ def test_the_length_is_never_below_one_and_learns_nothing_from_empty_or_cut_draf
     assert drafter._length.value == 3
 
 
+def test_a_draft_that_is_cut_is_judged_by_what_went_through() -> None:
+    length = DraftLength(25, "heuristic")
+    draft = np.arange(26)
+    seen = []
+    for _ in range(50):
+        length.learn(draft[: length.value + 1], outcome(list(range(24)), 1))
+        seen.append(length.value)
+    assert seen == [max(1, 24 - turn) for turn in range(50)]
+    length.value = 25
+    length.learn(draft, outcome(list(range(24)), 24))
+    assert length.value == 25, "whether more would have been accepted is not known"
+    length.learn(draft, outcome([0], 1))
+    assert length.value == 25, "the pending token is no draft"
+
+
+def test_no_more_is_drafted_than_goes_through_the_forward() -> None:
+    drafter = sps(same(), schedule="heuristic", num_tokens=25, max_nodes=8)
+    watched = Watched(drafter)
+    done = run(watched, random_prompt(3), 60, max_nodes=8)
+    assert {len(tree) for _, tree in watched.seen[:-1]} == {8}
+    assert {record.committed for record in done.trace.passes[:-1]} == {8}
+    assert drafter._length.value <= 7
+    alone = run(sps(same(), max_nodes=1), random_prompt(3), 10, max_nodes=1)
+    assert alone.ids == greedy_of(tiny_model(), random_prompt(3), 10)
+
+
 def test_heuristic_lengths_grow_while_all_is_accepted() -> None:
     done = run(sps(same(), schedule="heuristic", num_tokens=2), random_prompt(3), 60)
     assert [record.committed for record in done.trace.passes[:5]] == [3, 5, 7, 9, 11]
@@ -361,6 +388,45 @@ def test_q_is_the_law_that_tokens_were_drawn_from(name: str) -> None:
             assert tree.log_q[node] == pytest.approx(np.log(law[tree.tokens[node]]), abs=1e-4)
             law[earlier] = 0
             assert tree.q[node].numpy() == pytest.approx(law / law.sum(), abs=1e-5)
+
+
+# EASD looks at q also where nothing is drawn.
+
+ALWAYS: dict[str, Any] = {"theta_t": 0.0, "theta_d": 0.0, "omega": 0.0}
+NEVER: dict[str, Any] = {"theta_t": 0.0, "theta_d": 1.0}
+
+
+@pytest.mark.parametrize("name", ["sps", "sps_tree"])
+def test_a_greedy_draft_carries_the_draft_models_law_for_a_verifier_that_asks(name: str) -> None:
+    draft, changes = tiny_draft(), {"repetition_penalty": SETTINGS.repetition_penalty}
+    plain, asked = Watched(sps(draft, name)), Watched(sps(draft, name))
+    done = run(plain, random_prompt(4), 40, **changes)
+    assert run(asked, random_prompt(4), 40, "easd", rule=NEVER, **changes).ids == done.ids
+    assert len(asked.seen) == len(plain.seen) > 2
+    for (text, tree), (_, without) in zip(asked.seen, plain.seen, strict=True):
+        assert without.q is None
+        assert tree.tokens.tolist() == without.tokens.tolist()
+        for node in range(1, min(len(tree), 4)):
+            above = tree.tokens[tree.path_to(int(tree.parents[node]))].tolist()
+            with torch.inference_mode():
+                logits = draft.model(torch.tensor([[*text[:-1], *above]])).logits[0, -1]
+            law = of_transformers(logits, [*text[:-1], *above], DecodeSettings(**changes)).double().softmax(0)
+            assert tree.q is not None
+            assert tree.q[node].numpy() == pytest.approx(law.numpy(), abs=1e-5)
+
+
+@pytest.mark.parametrize("max_nodes", [64, 4])
+@pytest.mark.parametrize("name", ["sps", "sps_tree"])
+def test_entropy_aware_rejection_works_in_greedy_decoding(name: str, max_nodes: int) -> None:
+    prompt = random_prompt(8)
+    exact = run(sps(tiny_draft(), name), prompt, 60, max_nodes=max_nodes)
+    assert exact.ids == greedy_of(tiny_model(), prompt, 60)
+    neutral = run(sps(tiny_draft(), name), prompt, 60, "easd", rule=NEVER, max_nodes=max_nodes)
+    assert neutral.ids == exact.ids
+    assert [one.committed for one in neutral.trace.passes] == [one.committed for one in exact.trace.passes]
+    rejecting = run(sps(tiny_draft(), name), prompt, 60, "easd", rule=ALWAYS, max_nodes=max_nodes)
+    assert rejecting.ids != exact.ids
+    assert rejecting.trace.tau == 1.0
 
 
 @pytest.mark.parametrize(

@@ -244,3 +244,10 @@ def test_a_union_of_nothing_is_refused(drafters: Any) -> None:
 def test_weights_that_are_not_one_for_each_are_refused(weights: Any) -> None:
     with pytest.raises(ValueError, match=r"drafter 'union': weights=.* one positive number for each of its 2 drafters"):
         UnionDrafter([chain("a"), chain("b")], weights)
+
+
+def test_only_a_union_of_one_chain_is_a_chain() -> None:
+    chain, other, tree = (DRAFTERS.bare(name) for name in ("sps", "pld", "sps_tree"))
+    assert UnionDrafter([chain]).provides == {"chain"}
+    assert not UnionDrafter([tree]).provides
+    assert not UnionDrafter([chain, other]).provides

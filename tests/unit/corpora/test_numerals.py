@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.numerals import last_number, plain, without_labels
+from corpora.numerals import last_number, plain, without_labels
 
 
 def _read(text: str) -> float | None:
@@ -32,7 +32,31 @@ def _read(text: str) -> float | None:
         ("$-5", -5),
         ("\u22125", -5),
         ("(-5)", -5),
+        ("3 \u00be", 3.75),
+        ("-3 \u00be", -3.75),
+        ("3 and \u00be", 0.75),
+        ("USD18", 18),
+        ("USD 1,080", 1080),
+        ("-EUR18", -18),
+        ("USD -18", -18),
+        ("10 000", 10000),
+        ("1 034 567.5", 1034567.5),
+        ("10\u202f000", 10000),
+        ("-10 000", -10000),
+        ("10 0000", 0),
+        ("2020 100", 100),
+        ("1.5 100", 100),
+        ("10 100-dollar bills", 100),
+        ("10 20", 20),
         ("10-15", 15),
+        ("10 - 4", 4),
+        ("10\u20144", 4),
+        ("x = - 18", -18),
+        ("x = \u2212 $18", -18),
+        ("x = 10 - 4", 4),
+        ("\\frac{3}{-4}", -0.75),
+        ("-\\frac{3}{-4}", 0.75),
+        ("\\frac{-3}{4}", -0.75),
         ("x-5", 5),
         ("3/4", 0.75),
         ("-3/4", -0.75),
@@ -75,6 +99,8 @@ def test_what_is_no_number(text: str) -> None:
 def test_what_is_left_as_it_is() -> None:
     assert _read("5 million") == 5
     assert _read("12,50") == 50
+    assert _read("1.234,50") == 50
+    assert _read("10^3") == 10
     assert _read("five") is None
     assert _read("18/0") == 18
 

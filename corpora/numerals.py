@@ -1,11 +1,12 @@
 """Numbers in prose, Markdown and LaTeX, read as a person reads them.
 
-A per cent sign changes nothing (50 % is 50), a fraction is its quotient (3/4 is 0.75). Number words, "5 million" and
-decimal commas are not converted.
+A per cent sign changes nothing (50 % is 50), a fraction is its quotient (3/4 is 0.75), 10 000 is one number. Number
+words, "5 million", decimal commas (1.234,50) and powers (10^3) are not converted.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -16,7 +17,10 @@ _NUMBER = re.compile(
     rf"(?<![A-Za-z0-9])(?<![0-9]\.)(?P<sign>(?<![\w)\]}}.%])(?:-{_CURRENCY}?|{_CURRENCY}[ ]?-))?"
     rf"(?P<number>(?:{_DIGITS})(?:[eE][-+]?[0-9]+(?!\w))?)"
 )
-_DENOMINATOR = re.compile(rf"[ ]?/[ ]?(?P<number>{_DIGITS})(?![ ]?/[ ]?[0-9])")
+_DENOMINATOR = re.compile(rf"[ ]?/[ ]?(?P<number>-?(?:{_DIGITS}))(?![ ]?/[ ]?[0-9])")
+# A minus apart from its number: a difference in prose ("10 - 4"), a sign behind "=" and where a declared text begins.
+_MINUS_APART = rf"[-\u2014][ ]*({_CURRENCY}?)[ ]*(?=[0-9.])"
+_MINUS_FIRST = re.compile(rf"\A([^\w.+-]*?){_MINUS_APART}")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b", re.I)
 _BESIDE = re.compile(r"\([^()]*\)")
 # "Step 3:", and the number of a list item: "1. **Eggs sold**", "2) Add".
@@ -32,6 +36,7 @@ _SAME = str.maketrans(
         **dict.fromkeys("\uff0c\u066c", ","),
         **dict.fromkeys("\uff0e\u066b", "."),
         **dict.fromkeys("\u2044\u2215", "/"),
+        "\uff1a": ":",
     }
 )
 _REWRITES = [
@@ -40,12 +45,15 @@ _REWRITES = [
         (r"\\[()\[\]]", " "),  # \( \) \[ \] stand around formulas and are no remarks
         (r"\\([$%#&])", r"\1"),
         (r"(?<=[0-9])(?:\{,\}|\\[,!;: ]|['\u2019_\u00a0\u2009\u202f])(?=[0-9]{3}(?![0-9]))", ","),
+        (r"(?<![0-9.,])([0-9]{1,3})[ ](?=[0-9]{3}(?![0-9-]))", r"\1,"),
+        (r"\b(?:USD|EUR|GBP|CAD|AUD|INR|Rs)[ ]?(?=-?[0-9])", "$"),
         (r"(?<=[0-9])[ ]?\\[dt]?frac(?=[{0-9])", r" \\frac"),
         (r"\\[dt]?frac[ ]?\{([^{}]*)\}[ ]?\{([^{}]*)\}", r"\1/\2"),
         (r"\\[dt]?frac[ ]?([0-9])[ ]?([0-9])", r"\1/\2"),
         (r"(?<=[0-9])[ ]?(?:\\times|\u00d7|[x*])[ ]?10\^\{?(-?[0-9]+)\}?", r"e\1"),
         (r"\^(?:\{[^{}]*\}|-?[0-9A-Za-z]+)", " "),  # exponents ("cm^2") and indices are no numbers of their own
         (r"(?<=[A-Za-z0-9)}])_(?:\{[^{}]*\}|[0-9]+\b)", " "),
+        (rf"(=[ ]*){_MINUS_APART}", r"\1-\2"),
     )
 ]
 
@@ -63,6 +71,11 @@ def without_labels(text: str) -> str:
     return _LABEL.sub(" ", text)
 
 
+def with_sign(declared: str) -> str:
+    """Return a plain text that is an answer with the minus at its beginning, if it has one, next to its number."""
+    return _MINUS_FIRST.sub(r"\1-\2", declared)
+
+
 def last_number(text: str) -> float | None:
     """Return the last number of a plain text; remarks in parentheses and ordinals count only if there is no other."""
     for part in (_BESIDE.sub(" ", text), text):
@@ -71,6 +84,12 @@ def last_number(text: str) -> float | None:
         if found:
             return list(_values(part, cardinals or found))[-1]
     return None
+
+
+def reference_number(text: str) -> float | None:
+    """Return the number that a reference gives; None if it gives none, or one that is not finite."""
+    number = last_number(with_sign(plain(text)))
+    return None if number is None or not math.isfinite(number) else number
 
 
 def _ascii(letter: str) -> str:
@@ -94,7 +113,7 @@ def _values(text: str, found: list[re.Match[str]]) -> Iterator[float]:
         below = _DENOMINATOR.match(text, match.end()) if text[start - 1 : start] != "/" else None
         if below and _float(below["number"]):
             value /= _float(below["number"])
-            mixed = whole if text[end : match.start()] == " " and value < 1 else 0.0
+            mixed = whole if text[end : match.start()].isspace() and value < 1 else 0.0
             value += abs(mixed)
         whole = -value if match["sign"] or mixed < 0 else value
         end = below.end() if below else match.end()
