@@ -191,7 +191,7 @@ class Drafter(ABC):
 
     @property
     def whole(self) -> int:
-        """Nodes of its largest draft if one that is cut is worth little or another method's: the budget must hold it."""
+        """Nodes of its largest draft if a cut one is worth little or another method's: the node budget holds it."""
         return 0
 
     def start(self, prompt: Ints, view: TargetView) -> None:  # noqa: B027 - optional hook
