@@ -311,9 +311,7 @@ def test_memory_that_ends_in_the_first_step_leaves_no_checkpoint_in_the_way(tmp_
     objective: Any = Full(trainer.objective, 1)
     objective.counts = trainer.objective.counts
     trainer.objective = objective
-    with pytest.raises(
-        ValueError, match=r"one answer of \d+ tokens at a time .* training.depth, which"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"one answer of \d+ tokens at a time .* training.depth, which") as caught:
         trainer.run(answers_of("eagle2")[1:], answers_of("eagle2")[:1])
     assert str(caught.value).endswith("no checkpoint was due yet, and the training begins anew")
     assert not (tmp_path / CHECKPOINT).exists()
@@ -325,9 +323,7 @@ def test_memory_that_ends_in_the_optimiser_leaves_the_last_checkpoint(
 ) -> None:
     answers, trainer = answers_of("eagle2"), trainer_of("eagle2", tmp_path, checkpoint_minutes=minutes)
     monkeypatch.setattr(trainer._optimiser, "step", Full(trainer._optimiser.step, 3))
-    with pytest.raises(
-        ValueError, match=r"the optimiser of [\d,]+ weights is too much for"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"the optimiser of [\d,]+ weights is too much for") as caught:
         trainer.run(answers[1:], answers[:1])
     there = f"{tmp_path / CHECKPOINT} is kept, and the training goes on from step 2"
     assert str(caught.value).endswith(there if step else "no checkpoint was due yet, and the training begins anew")
@@ -368,9 +364,7 @@ def test_a_head_that_does_not_fit_beside_the_target_is_said(
     words: Words, rows_folder: Path, six_layers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stage, "first_head", Full(None, 1))
-    with pytest.raises(
-        ValueError, match=r"^training.name=eagle2 beside model .* too much for"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"^training.name=eagle2 beside model .* too much for") as caught:
         train_eagle(small(words, rows_folder, six_layers, "eagle2", tmp_path / "head"))
     assert str(caught.value).endswith("the answers are kept")
 
