@@ -110,8 +110,7 @@ def failure(example: Example, error: Exception) -> Sample:
     per_pass = [field.name for field in fields(PassRecord)]
     reason = f"{type(error).__name__}: {error}"
     known = {"id": example.id, "status": "failed", "reason": reason, "category": example.category}
-    known["referenced"] = bool(example.answers)
-    return {**known, **dict.fromkeys([*_EMPTY, *per_pass])}
+    return {**known, "referenced": bool(example.answers), **dict.fromkeys([*_EMPTY, *per_pass])}
 
 
 def _output(generation: Generation) -> Sample:

@@ -12,7 +12,7 @@ LONG = (
 )
 
 
-def _run(**changes: Any) -> Finished:
+def _contents(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     manifest = {
         "method": changes.get("method", "sense"),
         "drafter": "sen",
@@ -41,7 +41,11 @@ def _run(**changes: Any) -> Finished:
         "lossless": changes.get("lossless"),
         "cut": {"method": 3},
     }
-    return Finished(manifest, summary, changes.get("differs", ()))
+    return manifest, summary
+
+
+def _run(**changes: Any) -> Finished:
+    return Finished(*_contents(**changes), changes.get("differs", ()))
 
 
 def _text(*runs: Finished, width: int = 80) -> str:
@@ -71,7 +75,7 @@ def test_looping_text_gets_a_note_in_words() -> None:
 
 
 def test_a_store_that_repeats_the_test_split_marks_its_row() -> None:
-    manifest, summary, _ = _run()
+    manifest, summary = _contents()
     stores: tuple[Any, ...] = ({"overlap": 0}, None)
     clean = _text(*(Finished(manifest | {"datastore": store}, summary) for store in stores))
     assert "OVERLAP" not in clean
@@ -97,7 +101,7 @@ def test_lossless_verdicts_are_shown_when_not_all_are_identical() -> None:
 
 
 def test_what_else_is_known_of_the_answers() -> None:
-    manifest, summary, _ = _run()
+    manifest, summary = _contents()
     beside = {"no_answer": {"method": 2, "baseline": 0}, "contains_answer": {"method": 0.8, "baseline": 0.75}}
     text = _text(Finished(manifest, summary | {"quality": summary["quality"] | beside}))
     for piece in ("2 no answer", "contained", "0.80/0.75", "they count as wrong", "the score is exact match"):
@@ -106,7 +110,7 @@ def test_what_else_is_known_of_the_answers() -> None:
 
 
 def test_each_category_has_a_line_of_its_own() -> None:
-    manifest, summary, _ = _run()
+    manifest, summary = _contents()
     figure = {"value": 2.25, "low": 2.0, "high": 2.5}
     parts = {"translation": {"n": 3, "failed": 1, "tau": figure, "speedup": {**figure, "value": 1.75}}}
     lines = _text(Finished(manifest, summary | {"categories": parts})).splitlines()
@@ -123,7 +127,7 @@ def test_raw_names_are_shown_whole_and_are_no_markup() -> None:
 
 
 def test_missing_figures_are_dashes() -> None:
-    manifest, summary, _ = _run(n=0, failed=5)
+    manifest, summary = _contents(n=0, failed=5)
     nothing = {"value": None, "low": None, "high": None}
     distinct = {"method": None, "baseline": None}
     summary |= {"speedup": nothing, "tau": nothing, "identical_share": None, "distinct_n": distinct}

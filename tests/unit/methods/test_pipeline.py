@@ -52,8 +52,9 @@ def test_sen_with_exact_verification_from_words(words: Words, tiny_folder: Path)
 
 
 def test_the_default_budget_makes_room_for_a_fixed_tree(words: Words, tmp_path: Path) -> None:
-    rows = torch.randn(SIZES["vocab_size"], SIZES["hidden_size"])
-    head = new_head("eagle2", HeadConfig.of(SIZES | {"num_hidden_layers": 1}, "head"), rows, HeadTarget(rows, rows, 2))
+    sizes: dict[str, Any] = {**SIZES, "num_hidden_layers": 1}
+    rows = torch.randn(sizes["vocab_size"], sizes["hidden_size"])
+    head = new_head("eagle2", HeadConfig.of(sizes, "head"), rows, HeadTarget(rows, rows, 2))
     save_head(head, tmp_path / "head")
     line = words("eagle2", f"draft_model={tmp_path / 'head'}")
     assert load_pipeline(*line).connector.max_nodes == DEFAULT_MAX_NODES["cpu"]

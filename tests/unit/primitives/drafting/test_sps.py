@@ -398,7 +398,8 @@ NEVER: dict[str, Any] = {"theta_t": 0.0, "theta_d": 1.0}
 
 @pytest.mark.parametrize("name", ["sps", "sps_tree"])
 def test_a_greedy_draft_carries_the_draft_models_law_for_a_verifier_that_asks(name: str) -> None:
-    draft, changes = tiny_draft(), {"repetition_penalty": SETTINGS.repetition_penalty}
+    draft = tiny_draft()
+    changes: dict[str, Any] = {"repetition_penalty": SETTINGS.repetition_penalty}
     plain, asked = Watched(sps(draft, name)), Watched(sps(draft, name))
     done = run(plain, random_prompt(4), 40, **changes)
     assert run(asked, random_prompt(4), 40, "easd", rule=NEVER, **changes).ids == done.ids
