@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
@@ -33,11 +33,12 @@ def preflight(jobs: Sequence[Settings], words: Sequence[str]) -> Iterator[str]:
     yield from _launcher_problems(jobs, words)
     yield from _each(jobs, lambda job: str(Path(job.results_dir).expanduser()), _results_problems)
     yield from _each(jobs, lambda job: str(cache_folder(job)), _cache_problems)
-    yield from _each(jobs, lambda job: repr(job.dataset), lambda job: load_corpus(job.dataset, "test"))
+    prompts: dict[str, int] = {}
+    yield from _each(jobs, _rows, lambda job: prompts.update({_rows(job): len(load_corpus(job.dataset, "test"))}))
     sound = [job for job in jobs if not problems(job)]
     yield from _each(sound, _parts, _part_problems)
     yield from _each(sound, _models, _memory_problems)
-    yield from _disk_problems(jobs, sound)
+    yield from _disk_problems([*_samples(jobs, prompts), *_stores(sound)])
 
 
 def _each(
@@ -135,12 +136,11 @@ def _memory_problems(job: Settings) -> None:
         )
 
 
-def _disk_problems(jobs: Sequence[Settings], sound: Sequence[Settings]) -> Iterator[str]:
-    """Compare with each disk what all jobs together may write to it."""
+def _disk_problems(written: Sequence[tuple[Path, float]]) -> Iterator[str]:
+    """Compare with each disk the MB that may be written to folders on it."""
     needed: dict[int, float] = defaultdict(float)
     places: dict[int, Path] = {}
-    stores = {_parts(job): job for job in sound}
-    for folder, megabytes in (*_samples(jobs), *map(_store, stores.values())):
+    for folder, megabytes in written:
         place = _there(folder)
         needed[place.stat().st_dev] += megabytes
         places.setdefault(place.stat().st_dev, place)
@@ -153,33 +153,46 @@ def _disk_problems(jobs: Sequence[Settings], sound: Sequence[Settings]) -> Itera
             )
 
 
-def _samples(jobs: Sequence[Settings]) -> Iterator[tuple[Path, float]]:
-    """Yield where the samples of each job go and the MB that they may take."""
-    prompts: dict[str, int] = {}
+def _samples(jobs: Sequence[Settings], prompts: Mapping[str, int]) -> Iterator[tuple[Path, float]]:
+    """Yield where the samples of each job go and the MB that they may take; rows that cannot be read have none."""
     for job in jobs:
-        key = repr(job.dataset)
-        if key not in prompts:
-            try:
-                prompts[key] = len(load_corpus(job.dataset, "test"))
-            except (ValueError, OSError):
-                prompts[key] = 0  # rows that cannot be read, which is a problem of its own
-        yield Path(job.results_dir).expanduser(), prompts[key] * SAMPLE_MB
+        yield Path(job.results_dir).expanduser(), prompts.get(_rows(job), 0) * SAMPLE_MB
 
 
-def _store(job: Settings) -> tuple[Path, float]:
-    """Return where a store that is yet to be built goes and the MB that its build may take."""
+def _rows(job: Settings) -> str:
+    return repr(job.dataset)
+
+
+def _stores(jobs: Sequence[Settings]) -> Iterator[tuple[Path, float]]:
+    """Yield each store that is yet to be built, and the MB that its build may take."""
+    searching = [job for job in jobs if job.mode != "replay" and needs_store(job.drafter)]
+    found = {}
+    for job in {_store(job): job for job in searching}.values():
+        folder = _unbuilt(job)
+        if folder is not None:
+            keys = job.datastore.num_prompts * job.datastore.max_new_tokens
+            found[folder] = keys * _key_bytes(job.datastore.pca_dim) / 2**20
+    yield from found.items()
+
+
+def _store(job: Settings) -> str:
+    """Return what a store is made of, and who searches it: verifiers and decoding, which sweeps go over, are none."""
+    store = (job.model, job.dataset, job.datastore, job.device, job.dtype, str(cache_folder(job)))
+    return repr((*store, job.drafter["name"]))
+
+
+def _unbuilt(job: Settings) -> Path | None:
+    """Return the folder of the job's store if it is not there; None, too, where it cannot be told before a fetch."""
     from methods.offline.plan import plan_store
     from primitives.models.loading import is_here
 
-    cache, store = cache_folder(job), job.datastore
-    if job.mode == "replay" or not needs_store(job.drafter) or not is_here(job.model, cache):
-        return cache, 0.0
+    if not is_here(job.model, cache_folder(job)):
+        return None
     try:
         plan = plan_store(job)
     except (ValueError, OSError):
-        return cache, 0.0  # said above
-    built = plan is None or plan.folder.is_dir()
-    return cache, 0.0 if built else store.num_prompts * store.max_new_tokens * _key_bytes(store.pca_dim) / 2**20
+        return None  # said above
+    return None if plan is None or plan.folder.is_dir() else plan.folder
 
 
 def _key_bytes(dim: int) -> int:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,8 @@ def test_a_full_disk_is_seen_before_the_first_job(job: Job, tmp_path: Path, monk
     assert found.startswith(f"the disk of {tmp_path} has 1 MB free, and samples and stores may take 2 MB")
     save_model(tmp_path / "tiny", kind="llama")
     with_store = job("method=sense", "dataset.num_samples=1", f"model.path={tmp_path / 'tiny'}")
-    (found,) = preflight([with_store, with_store], [])
+    other = replace(with_store, verifier={"name": "exact"})
+    (found,) = preflight([with_store, with_store, other], [])
     assert "may take 67 MB" in found  # 512 answers of 256 tokens, each once
 
 
