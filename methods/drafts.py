@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from omegaconf import OmegaConf
 
+from methods.defaults import defaults
 from methods.overrides import groups
 from methods.quoting import shell_word
 from methods.schema import CONF_DIR, Settings
@@ -48,11 +49,11 @@ def draft_problems(settings: Settings) -> Iterator[str]:
 
 def drafter_words(settings: Settings) -> Iterator[str]:
     """Yield the words of a command line that choose the drafter: its name, what differs from conf/, its weights."""
-    drafter = settings.drafter
-    file = CONF_DIR / "drafter" / f"{drafter['name']}.yaml"
-    usual = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.load(file)))
-    yield f"drafter={drafter['name']}"
-    for key, value in drafter.items():
+    name, usual = settings.drafter["name"], defaults("drafter", settings.drafter["name"])
+    yield f"drafter={name}"
+    for key, value in settings.drafter.items():
+        if key == "name":
+            continue
         if key not in usual:
             yield shell_word(f"+drafter.{key}", value)
         elif value != usual[key]:

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import DictConfig, ListConfig, OmegaConf
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from methods.schema import CONF_DIR
+from methods.defaults import defaults
 from primitives.contract import Context, Drafter, DraftTree, Ints, Outcome, Target, TargetView
 from primitives.datastores.store_builder import StoreBuilder
 from primitives.datastores.token_store import TokenStore, collapse
@@ -329,19 +328,7 @@ def random_prompt(seed: int, length: int = 9) -> list[int]:
 def drafter_knobs(name: str) -> dict[str, Any]:
     """Return the settings of a drafter as conf/ has them, but for those that the short texts of tests cannot have."""
     # A tiny model writes no blank line, and a segment of 500 tokens would not end.
-    return knobs_of("drafter", name) | {"semanticspec": {"max_tokens": 4}}.get(name, {})
-
-
-def knobs_of(kind: str, name: str) -> dict[str, Any]:
-    """Return the settings of a primitive as conf/ has them: what its users get."""
-    knobs = OmegaConf.to_container(_conf(kind, name))
-    assert isinstance(knobs, dict)
-    return {str(key): value for key, value in knobs.items() if key != "name"}
-
-
-@cache
-def _conf(kind: str, name: str) -> DictConfig | ListConfig:
-    return OmegaConf.load(CONF_DIR / kind / f"{name}.yaml")
+    return defaults("drafter", name) | {"semanticspec": {"max_tokens": 4}}.get(name, {})
 
 
 def tiny_store(name: str = "llama") -> VectorStore:

@@ -13,12 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from omegaconf import OmegaConf
 from platformdirs import user_cache_path
 from rich.table import Table
 
 from benchmarks.micro.rig import console, pipeline_and_prompts
-from methods.schema import CONF_DIR
+from methods.defaults import defaults
 from primitives.contract import DraftTree, TargetView, Verifier
 from primitives.models.embedded import embedded_cache
 from primitives.registry import VERIFIERS
@@ -102,15 +101,10 @@ def _judging(name: str, tree: DraftTree, view: TargetView) -> float | str:
         offered["embeddings"] = torch.randn(vocabulary, HIDDEN, generator=torch.Generator().manual_seed(3))
     rng = torch.Generator().manual_seed(0)
     try:
-        verifier = VERIFIERS.build(name, _knobs(name), offered)
+        verifier = VERIFIERS.build(name, defaults("verifier", name), offered)
         return _median(lambda: verifier.judge(tree, view, rng))
     except ValueError as error:
         return str(error)
-
-
-def _knobs(name: str) -> dict[str, Any]:
-    knobs: Any = OmegaConf.to_container(OmegaConf.load(CONF_DIR / "verifier" / f"{name}.yaml"))
-    return {key: value for key, value in knobs.items() if key != "name"}
 
 
 @cache

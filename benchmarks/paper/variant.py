@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache
 from typing import Any, Final
 
-from omegaconf import OmegaConf
-
 from connectors.settings import DEFAULT_MAX_NODES, ConnectorSettings, DecodeSettings
-from methods.schema import CONF_DIR
+from methods.defaults import defaults
 
 # What may differ between runs of one table: how long and how much, and the draws that greedy decoding never makes.
 _FREE: Final = frozenset({"max_new_tokens", "seed", "stop"})
@@ -23,22 +20,15 @@ def variant_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """
     config = manifest["config"]
     device = str(config["device"]).partition(":")[0]
-    defaults = {
-        "drafter": _knobs("drafter", config["drafter"]["name"]),
-        "verifier": _knobs("verifier", config["verifier"]["name"]),
+    usual = {
+        "drafter": defaults("drafter", config["drafter"]["name"]),
+        "verifier": defaults("verifier", config["verifier"]["name"]),
         "connector": {**asdict(ConnectorSettings()), "max_nodes": DEFAULT_MAX_NODES.get(device)},
         "decode": {key: value for key, value in asdict(DecodeSettings()).items() if key not in _FREE},
     }
     return {
         f"{section}.{key}": config[section][key]
-        for section, known in defaults.items()
+        for section, known in usual.items()
         for key, value in known.items()
         if key in config[section] and config[section][key] != value
     }
-
-
-@cache
-def _knobs(group: str, name: str) -> dict[str, Any]:
-    file = CONF_DIR / group / f"{name}.yaml"
-    knobs = OmegaConf.to_container(OmegaConf.load(file)) if file.is_file() else {}
-    return {str(key): value for key, value in knobs.items()} if isinstance(knobs, dict) else {}

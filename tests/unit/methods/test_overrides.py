@@ -6,9 +6,9 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
+from methods.defaults import defaults
 from methods.overrides import OverrideError, check, compose, groups
 from methods.schema import CONF_DIR
-from tests.rigs import knobs_of
 
 
 def refusal(*argv: str) -> str:
@@ -129,7 +129,7 @@ def test_an_open_dictionary_takes_new_keys() -> None:
 def test_the_command_line_wins_over_the_method() -> None:
     settings = compose(["drafter=pld", "drafter.num_tokens=4", "method=sense", "verifier=exact"])
     assert settings.method.name == "sense"
-    assert settings.drafter == {"name": "pld", **knobs_of("drafter", "pld"), "num_tokens": 4}
+    assert settings.drafter == {"name": "pld", **defaults("drafter", "pld"), "num_tokens": 4}
     assert settings.verifier == {"name": "exact"}
 
 
