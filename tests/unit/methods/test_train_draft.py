@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from methods.pipeline import load_pipeline
 from methods.settings import Settings, compose, problems
 from methods.training import draft_lm
-from methods.training.data import packed
 from methods.training.draft_lm import Distillation, DraftTrainer, Texts, first_draft
 from methods.training.loop import CHECKPOINT, Trainer
 from methods.training.objective import Unrolled
@@ -23,6 +22,7 @@ from methods.training.settings import TrainingSettings
 from methods.training.stage import Trained, train_draft, train_eagle
 from primitives.models.recording import Recording, recorded_answers
 from tests.rigs import random_prompt, tiny_model
+from tests.unit.methods.steps import assert_one_step, taken
 
 Words = Callable[..., list[str]]
 
@@ -160,15 +160,9 @@ def test_a_step_in_parts_is_the_whole_step(tmp_path: Path) -> None:
         target: Any = tiny_model()
         objective = Distillation(settings, target.lm_head.weight)
         trainer = DraftTrainer(settings, first_draft(settings, target), objective, tmp_path, "id")
-        parts = packed(texts, trainer.together)
-        row = trainer._gradients(parts)
-        found.append((len(parts), row, {name: one.grad for name, one in trainer.head.named_parameters()}))
-    assert [count for count, _, _ in found] == [1, 2, 3]
-    for _, row, gradients in found[1:]:
-        assert row["losses"] == pytest.approx(found[0][1]["losses"], rel=1e-4)
-        assert (row["accuracies"], row["tokens"]) == (found[0][1]["accuracies"], found[0][1]["tokens"])
-        for name, gradient in found[0][2].items():
-            torch.testing.assert_close(gradients[name], gradient, rtol=1e-4, atol=1e-5)
+        found.append(taken(trainer, texts))
+    assert [parts for parts, _, _ in found] == [1, 2, 3]
+    assert_one_step(*found)
 
 
 def test_out_of_memory_says_what_to_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

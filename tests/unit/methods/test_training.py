@@ -16,7 +16,7 @@ from methods.pipeline import load_pipeline
 from methods.settings import compose, problems
 from methods.training import answers as answering
 from methods.training import stage
-from methods.training.data import Batch, batches, draft_vocabulary, packed, split_off
+from methods.training.data import Batch, batches, draft_vocabulary, split_off
 from methods.training.loop import CHECKPOINT, Trainer
 from methods.training.objective import Objective, Unrolled, _Chain
 from methods.training.settings import TrainingSettings
@@ -29,6 +29,7 @@ from primitives.models.recording import Recording, recorded_answers
 from tests.eagle_rig import HIDDEN, VOCABULARY, HeadMaker, head_target
 from tests.rigs import random_prompt, tiny_model
 from tests.unit.methods.conftest import Words
+from tests.unit.methods.steps import assert_one_step, taken
 from tests.unit.primitives.models.conftest import SIZES, make_tokenizer
 
 KINDS = ("eagle2", "eagle3")
@@ -237,16 +238,9 @@ def test_a_step_in_parts_is_the_whole_step(tmp_path: Path, kind: str) -> None:
     group, found = answers_of(kind), []
     for most in (None, 20, 1):
         trainer = trainer_of(kind, tmp_path, micro_batch_tokens=most, batch_tokens=99, clip=1e9)
-        parts = packed(group, trainer.together)
-        row = trainer._gradients(parts)
-        found.append((len(parts), row, {name: one.grad for name, one in trainer.head.named_parameters()}))
-    assert [count for count, _, _ in found] == [1, 3, 5]
-    for _, row, gradients in found[1:]:
-        assert row["losses"] == pytest.approx(found[0][1]["losses"], rel=1e-4)
-        assert row["gradient"] == pytest.approx(found[0][1]["gradient"], rel=1e-4)
-        assert (row["accuracies"], row["tokens"]) == (found[0][1]["accuracies"], found[0][1]["tokens"])
-        for name, gradient in found[0][2].items():
-            torch.testing.assert_close(gradients[name], gradient, rtol=1e-4, atol=1e-5)
+        found.append(taken(trainer, group))
+    assert [parts for parts, _, _ in found] == [1, 3, 5]
+    assert_one_step(*found)
 
 
 class Full:
