@@ -23,7 +23,7 @@ def main() -> None:
     pipeline, prompts = pipeline_and_prompts("method=vanilla", "dataset.num_samples=1", *sys.argv[1:])
     target = pipeline.target
     target.prefill(np.array(prompts[0]))
-    trees = {size: _tree(size, target.vocab_size) for size in SIZES}
+    trees = {size: tree_of(size, target.vocab_size) for size in SIZES}
     times: dict[int, list[float]] = {size: [] for size in SIZES}
     for _ in range(ROUNDS + 2):
         for size, tree in trees.items():
@@ -37,7 +37,7 @@ def main() -> None:
     console.print(f"cost of a pass by nodes, one node = 1 ({one * 1e3:.1f} ms): {costs}")
 
 
-def _tree(size: int, vocab_size: int) -> DraftTree:
+def tree_of(size: int, vocab_size: int) -> DraftTree:
     """Return a tree of `size` nodes in a few branches of equal length."""
     rng = np.random.default_rng(size)
     length = -(-size // BRANCHES) if size > 1 else 1

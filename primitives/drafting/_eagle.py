@@ -56,6 +56,7 @@ class HeadDrafter(Drafter):
         self._head: EagleHead | None = None
         if draft_folder is not None:
             self._head = load_head(draft_folder, self.name, HeadTarget(embeddings, output_embeddings, num_layers))
+            self._head.pack()
         self._cache = PooledCache(1)
         self._features: torch.Tensor
         self._fed: Ints

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import ClassVar, cast
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from primitives.models.eagle_config import HeadConfig
 from primitives.models.eagle_head import EagleHead
 from primitives.models.eagle_layer import HeadLayer
+from primitives.models.packing import packed, product
 
 
 class Eagle2Head(EagleHead):
@@ -50,4 +50,9 @@ class Eagle2Head(EagleHead):
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """Return [..., V] logits of [..., h] states, which stand for the target's own final ones."""
-        return F.linear(states, self.output)
+        return product(states, self.output)
+
+    def pack(self) -> None:
+        """Pack the head's layers and its copy of the target's matrix."""
+        super().pack()
+        self.output = packed(self.output)

@@ -11,6 +11,7 @@ from torch import nn
 
 from primitives.models.eagle_config import HeadConfig
 from primitives.models.eagle_layer import HeadLayer, Rotary
+from primitives.models.packing import pack
 from primitives.models.pooled_cache import PooledCache
 
 
@@ -64,6 +65,10 @@ class EagleHead(nn.Module):
     def target_ids(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the target's ids for columns of the logits."""
         return ids
+
+    def pack(self) -> None:
+        """Make the head ready for drafting on a CPU; it cannot be trained or saved any more."""
+        pack(self)
 
     def embedded(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the [..., h] embeddings of int64[...] tokens."""

@@ -20,6 +20,7 @@ from primitives.models.fingerprint import model_fingerprint, tokenizer_fingerpri
 from primitives.models.folder import folder_problem, head_problem
 from primitives.models.gguf import check_gguf, gguf_cache, gguf_folder
 from primitives.models.hub import HEAD_FILES, Wanted, ask_hub, cached_folder, hub_folder
+from primitives.models.packing import pack
 from primitives.models.pooled_cache import refuse_uncroppable
 from primitives.models.settings import DraftSettings, ModelSettings
 from primitives.models.wording import brief
@@ -260,6 +261,7 @@ def _load_weights(folder: Path, device: torch.device, dtype: torch.dtype) -> Pre
         # transformers would go on with random numbers in their place.
         raise ValueError(f"weights in '{folder}' lack {len(missing)} tensors of the model (first: {min(missing)})")
     model.requires_grad_(False)
+    pack(model, keep=model.get_output_embeddings())
     return model
 
 
