@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 from methods.training.data import batches
 from methods.training.loop import Trainer
 from methods.training.objective import Unrolled
-from methods.training.settings import HEAD_WIDTH, STARTS, TrainingSettings
+from methods.training.settings import HEAD_WIDTH, PROJECTED, STARTS, TrainingSettings
 from primitives.models.causal_lm import decoder_layers
 from primitives.models.loading import LoadedModel
 from primitives.models.recording import Recording
@@ -167,6 +167,8 @@ def first_draft(settings: TrainingSettings, model: PreTrainedModel) -> PreTraine
             draft = auto.from_config(config, dtype=torch.float32)
         if settings.init == "target":
             _copy_layers(draft, model)
+        elif settings.init == PROJECTED:
+            _project_embeddings(draft, model)
     return draft.to(model.device).train(False).requires_grad_(True)
 
 
@@ -207,6 +209,23 @@ def _small_config(settings: TrainingSettings, model: PreTrainedModel) -> Any:
         eos_token_id=target.eos_token_id,
         pad_token_id=target.pad_token_id,
     )
+
+
+@torch.no_grad()
+def _project_embeddings(draft: PreTrainedModel, model: PreTrainedModel) -> None:
+    """Give a narrow draft model the target's embeddings, on as many of their principal directions as it has room for.
+
+    Tokens that mean the same begin alike, also those that no answer holds.
+    """
+    narrow, wide = (cast(torch.nn.Embedding, one.get_input_embeddings()).weight for one in (draft, model))
+    if narrow.shape[1] > wide.shape[1]:
+        raise ValueError(
+            f"training.hidden_size is {narrow.shape[1]}, and the target's is {wide.shape[1]}: lower it, or choose "
+            "training.init=random"
+        )
+    centred = wide.float() - wide.float().mean(0)
+    _, directions = torch.linalg.eigh(centred.T @ centred)
+    narrow.copy_(centred @ directions[:, -narrow.shape[1] :])
 
 
 def _copy_layers(draft: PreTrainedModel, model: PreTrainedModel) -> None:

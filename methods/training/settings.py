@@ -11,8 +11,9 @@ from primitives.registry import nearest
 HEADS = ("eagle2", "eagle3")
 DRAFT_LM = "draft_lm"
 KINDS = (*HEADS, DRAFT_LM)
-HEAD_WIDTH = 32
-STARTS = ("target", "random")
+HEAD_WIDTH = 16
+PROJECTED = "projected"
+STARTS = ("target", "random", PROJECTED)
 
 
 @dataclass
@@ -31,8 +32,9 @@ class TrainingSettings:
         answer_micro_batch: answers generated together, a part of them; None generates all of a batch at once.
         validation: share of the answers that is never trained on; acceptance is measured on them.
         draft_vocab_size: tokens that the head can propose, the most frequent ones of the answers; None is all of them.
-        init: "target" (output rows and layer weights begin as copies of the target's), "random", or the folder of a
-            head to be trained further, which brings its draft vocabulary.
+        init: "target" (output rows and layer weights begin as copies of the target's), "random", "projected" (a draft
+            language model of hidden_size whose embeddings are the target's on their principal directions), or the
+            folder of a head to be trained further, which brings its draft vocabulary.
         depth: steps of the training-time test, the head's own states fed back in all but the first (EAGLE-3).
         decay: weight of each further step, relative to the one before it.
         noise: half the width of the uniform noise on the target's states (EAGLE-1/2).
@@ -49,7 +51,7 @@ class TrainingSettings:
         checkpoint_minutes: minutes between checkpoints.
         output: folder of the trained head; None is a folder in the cache.
         num_layers: layers of a draft language model.
-        hidden_size: width of one that begins with random weights; one that begins as the target has the target's.
+        hidden_size: width of one that begins random or projected; one that begins as the target has the target's.
     """
 
     name: str = "eagle3"
@@ -90,6 +92,8 @@ def training_problems(training: TrainingSettings) -> Iterator[str]:
         yield f"training.hidden_size is {training.hidden_size}; it must be a multiple of {HEAD_WIDTH}"
     if training.init not in STARTS and not Path(training.init).expanduser().is_dir():
         yield f"training.init is '{training.init}': {nearest(training.init, STARTS)}; or give the folder of a head"
+    if training.init == PROJECTED and training.name != DRAFT_LM:
+        yield f"training.init is '{PROJECTED}', which only training={DRAFT_LM} knows: choose target or random"
     for key in (
         "num_prompts",
         "max_prompt_tokens",

@@ -110,7 +110,19 @@ def test_shares_count_drafts_that_are_right_from_their_first_token_on(tmp_path: 
     assert shares == pytest.approx([5 / 6, 3 / 5, 1 / 4])
 
 
-@pytest.mark.parametrize("init", ["target", "random"])
+def test_projected_embeddings_lie_as_the_targets_do() -> None:
+    target: Any = tiny_model()
+    table = target.get_input_embeddings().weight.detach()
+    draft: Any = first_draft(settings_of(init="projected", hidden_size=table.shape[1]), target)
+    torch.testing.assert_close(torch.pdist(draft.get_input_embeddings().weight.detach()), torch.pdist(table))
+    narrow: Any = first_draft(settings_of(init="projected", hidden_size=16), target)
+    made = narrow.get_input_embeddings().weight.detach()
+    left = table - table.mean(0)
+    best = torch.linalg.svdvals(left)[:16].square().sum()
+    torch.testing.assert_close(made.square().sum(), best)
+
+
+@pytest.mark.parametrize("init", ["target", "random", "projected"])
 def test_a_trained_model_is_a_draft_model(words: Words, rows_folder: Path, tmp_path: Path, init: str) -> None:
     done = train_draft(small(words, rows_folder, tmp_path / "draft", f"training.init={init}"))
     files = {file.name for file in done.folder.iterdir()}
@@ -192,6 +204,10 @@ def test_what_cannot_be_trained_is_refused(words: Words, rows_folder: Path, tiny
     with pytest.raises(ValueError, match=r"training.num_layers is 9, and the target has 2: lower it"):
         train_draft(_with(small(words, rows_folder, tmp_path / "c"), num_layers=9))
     (problem,) = problems(_with(small(words, rows_folder, tmp_path / "d"), hidden_size=50))
-    assert problem == "training.hidden_size is 50; it must be a multiple of 32"
+    assert problem == "training.hidden_size is 50; it must be a multiple of 16"
+    with pytest.raises(ValueError, match=r"training.hidden_size is 4096, and the target's is \d+: lower it"):
+        train_draft(_with(small(words, rows_folder, tmp_path / "c"), init="projected", hidden_size=4096))
+    (problem,) = problems(replace(compose(words("vanilla")), training=TrainingSettings(init="projected")))
+    assert problem == "training.init is 'projected', which only training=draft_lm knows: choose target or random"
     (problem,) = problems(_with(small(words, rows_folder, tmp_path / "d"), name="draft"))
     assert problem.startswith("training.name is 'draft'")
