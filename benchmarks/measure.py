@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Sample = dict[str, Any]
 
+# Digits of the milliseconds of a lap that are written: what lies behind them is noise, and half of a long file.
+LAP_DIGITS: Final = 4
 _TIMES = ("tokenise_ms", "prefill_ms", "decode_ms")
 _SHOWN = ("pieces", "token_texts", "trees")
 _SCORED = ("score", "no_answer")
@@ -127,7 +129,8 @@ def _output(generation: Generation) -> Sample:
 
 def _per_pass(generation: Generation) -> Sample:
     names = [field.name for field in fields(PassRecord)]
-    return {name: [getattr(record, name) for record in generation.trace.passes] for name in names}
+    columns = {name: [getattr(record, name) for record in generation.trace.passes] for name in names}
+    return columns | {name: [round(lap, LAP_DIGITS) for lap in columns[name]] for name in names if name.endswith("_ms")}
 
 
 def verdict_on_turns(pipeline: Pipeline, own: Sequence[Answer], plain: Sequence[Answer]) -> Lossless:

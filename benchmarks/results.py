@@ -30,6 +30,8 @@ OUTPUT_OPTIONS = frozenset(
 # What must not have changed between two parts of one run, although the configuration is the same.
 _IDENTITY = ("fingerprints", "device", "dtype", "prompts")
 _NAME_LENGTH = 60
+# Bytes read at once: lines are longer than the usual buffer.
+_READ_AHEAD = 1 << 18
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
@@ -103,7 +105,7 @@ class RunFolder:
         if not self._samples.exists():
             return
         seen: set[str] = set()
-        with self._samples.open("rb") as lines:
+        with self._samples.open("rb", buffering=_READ_AHEAD) as lines:
             for number, line in enumerate(lines, start=1):
                 if not line.endswith(b"\n"):
                     return

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.measure import LAP_DIGITS
 from benchmarks.micro.rig import console
 from benchmarks.results import RunFolder
 from methods.memory import rss_mb
@@ -109,7 +110,7 @@ def _made_up(number: int) -> Sample:
         "committed": [3] * PASSES,
         "pathways": [[0, 0, 0]] * PASSES,
         "drafted_by": [["", "sen", "sen"]] * PASSES,
-        **{name: (rng.random(PASSES) * 35).tolist() for name in LAPS},
+        **{name: (rng.random(PASSES) * 35).round(LAP_DIGITS).tolist() for name in LAPS},
         "score": 1.0,
         "baseline": {**output, "passes": TOKENS - 1, "decode_ms": TOKENS * 35.0, "score": 1.0},
     }
