@@ -14,13 +14,14 @@ from methods.defaults import defaults
 from methods.overrides import groups
 from methods.quoting import shell_word
 from methods.schema import CONF_DIR, Settings
+from methods.training.settings import DRAFT_LM
 from primitives.models.settings import DraftSettings
 from primitives.registry import DRAFTERS, nearest
 
 # How a drafter's constructor asks for its weights: as a loaded language model, or as the folder of a draft head.
 MODEL: Final = "draft_model"
 HEAD: Final = "draft_folder"
-# Heads that the project ships, each in a folder <model>-<drafter>.
+# Weights that the project ships: a head in a folder <model>-<drafter>, a draft model in <model>-draft_lm.
 HEADS: Final = CONF_DIR.parent / "heads"
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -37,7 +38,7 @@ def draft_problems(settings: Settings) -> Iterator[str]:
     if not asks_for_draft(settings):
         if draft is not None:
             yield f"draft_model is '{draft}', but drafter '{drafter}' uses no draft model: leave it null"
-    elif draft is None and shipped_head(settings) is None:
+    elif draft is None and shipped_draft(settings) is None:
         kind = "head" if DRAFTERS.asks_for(settings.drafter, HEAD) else "model"
         yield f"drafter '{drafter}' drafts with a {kind} of its own: set draft_model=<hub id, folder or .gguf file>"
     elif draft is not None:
@@ -62,26 +63,27 @@ def drafter_words(settings: Settings) -> Iterator[str]:
         yield shell_word("draft_model", settings.draft_model)
 
 
-def shipped_head(settings: Settings) -> Path | None:
-    """Return the folder of the head that the project ships for this model and drafter, if none is asked for by name."""
+def shipped_draft(settings: Settings) -> Path | None:
+    """Return the folder of the weights that the project ships for model and drafter, if none are asked for by name."""
     if settings.draft_model is not None or settings.model.path is not None:
         return None
     for name, _ in DRAFTERS.within(settings.drafter):
-        folder = HEADS / f"{settings.model.name}-{name}"
-        if HEAD in signature(DRAFTERS.get(name)).parameters and (folder / "config.json").is_file():
-            return folder
+        for resource, kind in ((HEAD, name), (MODEL, DRAFT_LM)):
+            folder = HEADS / f"{settings.model.name}-{kind}"
+            if resource in signature(DRAFTERS.get(name)).parameters and (folder / "config.json").is_file():
+                return folder
     return None
 
 
 def draft_settings(settings: Settings) -> DraftSettings:
     """Return which model `draft_model` names: a folder or file that is there, a choice of model=..., or a hub id.
 
-    Null is the head that the project ships for model and drafter.
+    Null is what the project ships for model and drafter.
 
     Raises:
         ValueError: it is none of them.
     """
-    shipped = shipped_head(settings)
+    shipped = shipped_draft(settings)
     if shipped is not None:
         return DraftSettings(path=str(shipped))
     draft = str(settings.draft_model)

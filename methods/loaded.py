@@ -11,6 +11,7 @@ from methods.places import cache_folder
 from methods.schema import Settings
 from primitives.models.device import resolve_device, resolve_dtype
 from primitives.models.fingerprint import model_fingerprint
+from primitives.models.folder import has_tokenizer, vocabulary
 from primitives.models.loading import (
     LoadedModel,
     check_head,
@@ -106,7 +107,25 @@ def check_models(settings: Settings) -> list[str]:
 
 
 def _tokenizer(settings: Settings, model: ModelSettings) -> Any:
-    return load_tokenizer(model_folder(model, cache_folder(settings))[0])
+    return load_tokenizer(_tokenizer_folder(settings, model))
+
+
+def _tokenizer_folder(settings: Settings, model: ModelSettings) -> Path:
+    """Return the folder of a model's tokenizer: its own, or the target's for a draft model that has none.
+
+    Raises:
+        ValueError: a draft model without a tokenizer that rates other ids than the target does.
+    """
+    folder, target = (model_folder(one, cache_folder(settings))[0] for one in (model, settings.model))
+    if has_tokenizer(folder):
+        return folder
+    rated, wanted = vocabulary(folder), vocabulary(target)
+    if rated != wanted:
+        raise ValueError(
+            f"draft_model '{folder}' has no tokenizer, so it would share the target's, but it rates {rated} token ids "
+            f"and the target {wanted}: give a draft model with its tokenizer"
+        )
+    return target
 
 
 def _loaded(settings: Settings, model: ModelSettings) -> LoadedModel:
@@ -114,12 +133,13 @@ def _loaded(settings: Settings, model: ModelSettings) -> LoadedModel:
     if key not in _LOADED:
         device = resolve_device(settings.device)
         dtype = resolve_dtype(settings.dtype, device)
-        _LOADED[key] = load_model(model, device, dtype, cache_folder(settings))
+        _LOADED[key] = load_model(model, device, dtype, cache_folder(settings), _tokenizer_folder(settings, model))
     return _LOADED[key]
 
 
 def _key(settings: Settings, model: ModelSettings) -> str:
     """Return what a loaded model depends on; how prompts are written is none of it."""
     device = resolve_device(settings.device)
-    source = model.path or model.embedded or model.hub_id
-    return repr((source, device, resolve_dtype(settings.dtype, device), cache_folder(settings)))
+    sources = [one.path or one.embedded or one.hub_id for one in (model, settings.model)]
+    shares = model.path is not None and Path(model.path).is_dir() and not has_tokenizer(Path(model.path))
+    return repr((sources[: 1 + shares], device, resolve_dtype(settings.dtype, device), cache_folder(settings)))

@@ -16,11 +16,16 @@ INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 
 
-def folder_problem(folder: Path) -> str | None:
-    """Return what keeps a folder from being a whole transformers model, in words, or None."""
+def folder_problem(folder: Path, tokenizer: bool = True) -> str | None:
+    """Return what keeps a folder from being a whole transformers model, in words, or None.
+
+    Args:
+        folder: where the model lies.
+        tokenizer: whether it must have one of its own.
+    """
     if not (folder / "config.json").is_file():
         return "has no config.json"
-    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+    if tokenizer and not has_tokenizer(folder):
         return "has no tokenizer (tokenizer.json)"
     try:
         files = weight_files(folder)
@@ -30,6 +35,17 @@ def folder_problem(folder: Path) -> str | None:
         return "has no *.safetensors weights"
     missing = [file.name for file in files if not file.is_file()]
     return f"lacks weight files ({', '.join(missing)})" if missing else None
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Return whether a model folder has a tokenizer of its own."""
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
+def vocabulary(folder: Path) -> int:
+    """Return how many token ids the model in a folder rates."""
+    keys = json.loads((folder / "config.json").read_text("utf-8"))
+    return int(keys.get("text_config", keys)["vocab_size"])
 
 
 def head_problem(folder: Path) -> str | None:

@@ -69,7 +69,7 @@ def check_model(settings: ModelSettings, cache_dir: Path) -> None:
         ValueError: it cannot, and what to do.
     """
     if settings.path:
-        path = _local(settings.path, settings.path_key)
+        path = _local(settings)
         if path.is_file() and not gguf_cache(path, cache_dir).is_dir():
             check_gguf(path)
     elif not settings.embedded and settings.hub_id and cached_folder(settings.hub_id, _wanted(settings)) is None:
@@ -79,7 +79,7 @@ def check_model(settings: ModelSettings, cache_dir: Path) -> None:
 def is_here(settings: ModelSettings, cache_dir: Path) -> bool:
     """Return whether a model that can be had needs neither fetching nor converting."""
     if settings.path:
-        path = _local(settings.path, settings.path_key)
+        path = _local(settings)
         return path.is_dir() or gguf_cache(path, cache_dir).is_dir()
     if settings.embedded:
         return embedded.embedded_cache(cache_dir).is_dir()
@@ -93,7 +93,7 @@ def model_folder(settings: ModelSettings, cache_dir: Path) -> tuple[Path, str]:
         ValueError: it cannot be had, and what to do.
     """
     if settings.path:
-        path = _local(settings.path, settings.path_key)
+        path = _local(settings)
         return (path if path.is_dir() else gguf_folder(path, cache_dir)), str(path)
     if settings.embedded:
         return embedded.embedded_folder(cache_dir), f"PyPI: {embedded.REQUIREMENT}"
@@ -133,7 +133,13 @@ def head_folder(settings: DraftSettings) -> Path:
     raise ValueError(f"{settings.path_key} '{settings.name}' is a whole model: give the folder or hub id of a head")
 
 
-def load_model(settings: ModelSettings, device: torch.device, dtype: torch.dtype, cache_dir: Path) -> LoadedModel:
+def load_model(
+    settings: ModelSettings,
+    device: torch.device,
+    dtype: torch.dtype,
+    cache_dir: Path,
+    tokenizer_folder: Path | None = None,
+) -> LoadedModel:
     """Load a model and its tokenizer.
 
     Args:
@@ -141,6 +147,7 @@ def load_model(settings: ModelSettings, device: torch.device, dtype: torch.dtype
         device: where it runs.
         dtype: of its weights and activations.
         cache_dir: where fetched and converted models are kept.
+        tokenizer_folder: where its tokenizer lies; None is beside its weights.
 
     Raises:
         ValueError: it cannot be had, is no causal language model, or lacks weights or a chat template.
@@ -149,7 +156,7 @@ def load_model(settings: ModelSettings, device: torch.device, dtype: torch.dtype
         disable_progress_bar()
     folder, source = model_folder(settings, cache_dir)
     _check_architecture(folder, source)
-    tokenizer = load_tokenizer(folder)
+    tokenizer = load_tokenizer(tokenizer_folder or folder)
     if settings.chat_template and tokenizer.chat_template is None:
         raise ValueError(_no_template(settings.name))
     model = _load_weights(folder, device, dtype)
@@ -218,11 +225,12 @@ def _wanted_head(settings: DraftSettings) -> Wanted:
     return Wanted(settings.path_key, settings.hub_key, HEAD_FILES, head_problem)
 
 
-def _local(path: str, key: str) -> Path:
-    """Return an existing model folder or GGUF file."""
+def _local(settings: ModelSettings) -> Path:
+    """Return the existing model folder or GGUF file of settings with a path."""
+    path, key = str(settings.path), settings.path_key
     place = Path(path).expanduser()
     if place.is_dir():
-        problem = folder_problem(place)
+        problem = folder_problem(place, settings.own_tokenizer)
         if problem is not None:
             raise ValueError(f"{key} '{path}' {problem}: give a transformers model folder or a .gguf file")
     elif not place.exists():

@@ -19,6 +19,7 @@ class ModelSettings:
         chat_template: write prompts as the user's turn of a chat; off for base models.
         template_kwargs: further variables of the chat template (`enable_thinking`).
         path_key, hub_key: what sentences to the user call `path` and `hub_id`.
+        own_tokenizer: whether its folder must have a tokenizer.
 
     Raises:
         ValueError: no source at all, or template variables without a chat template.
@@ -26,6 +27,7 @@ class ModelSettings:
 
     path_key: ClassVar[str] = "model.path"
     hub_key: ClassVar[str] = "model.hub_id"
+    own_tokenizer: ClassVar[bool] = True
 
     name: str = "???"
     hub_id: str | None = None
@@ -53,9 +55,10 @@ class ModelSettings:
 
 @dataclass
 class DraftSettings(ModelSettings):
-    """The model of a drafter, which one setting names: `draft_model`."""
+    """The model of a drafter, which one setting names: `draft_model`. Without a tokenizer it shares the target's."""
 
     path_key: ClassVar[str] = "draft_model"
     hub_key: ClassVar[str] = "draft_model"
+    own_tokenizer: ClassVar[bool] = False
 
     chat_template: bool = False

@@ -14,7 +14,7 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError
 
 from methods import drafts
-from methods.drafts import draft_settings, shipped_head
+from methods.drafts import draft_settings, shipped_draft
 from methods.loaded import check_models, draft_is_here, loaded_draft, loaded_model
 from methods.overrides import compose
 from methods.pipeline import load_pipeline
@@ -45,8 +45,9 @@ class Head(Small):
 
 
 @pytest.fixture(autouse=True)
-def drafters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two drafters with weights, beside those of the registry."""
+def drafters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two drafters with weights, beside those of the registry; none are shipped."""
+    monkeypatch.setattr(drafts, "HEADS", tmp_path)
     classes = {name: DRAFTERS.get(name) for name in DRAFTERS.names()}
     monkeypatch.setattr(DRAFTERS, "_classes", {**classes, "small": Small, "head": Head})
 
@@ -150,19 +151,32 @@ def test_a_missing_draft_is_refused_by_the_pipeline_too(words: Words) -> None:
         load_pipeline(*words("vanilla", "drafter.name=small"))
 
 
-def test_a_head_that_is_shipped_for_model_and_drafter_is_the_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("drafter", "leaf"), [("head", "smollm2-135m-head"), ("small", "smollm2-135m-draft_lm")])
+def test_weights_that_are_shipped_for_model_and_drafter_are_the_default(
+    tmp_path: Path, drafter: str, leaf: str
 ) -> None:
-    monkeypatch.setattr(drafts, "HEADS", tmp_path)
-    settings = asking(None, "head")
-    assert shipped_head(settings) is None
-    folder = tmp_path / "smollm2-135m-head"
+    settings, others = asking(None, drafter), {"head", "small"} - {drafter}
+    assert shipped_draft(settings) is None
+    folder = tmp_path / leaf
     folder.mkdir()
     (folder / "config.json").touch()
     assert problems(settings) == []
     assert draft_settings(settings).path == str(folder)
-    assert shipped_head(asking(None, "small")) is None
-    assert shipped_head(asking("org/other", "head")) is None
-    assert draft_settings(asking("org/other", "head")).hub_id == "org/other"
+    assert shipped_draft(asking(None, others.pop())) is None
+    assert shipped_draft(asking("org/other", drafter)) is None
+    assert draft_settings(asking("org/other", drafter)).hub_id == "org/other"
     other = replace(settings, model=replace(settings.model, path=str(tmp_path)))
-    assert shipped_head(other) is None
+    assert shipped_draft(other) is None
+
+
+def test_a_draft_model_without_tokenizer_shares_the_targets(words: Words, tiny_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "draft"
+    shutil.copytree(tiny_folder, folder, ignore=shutil.ignore_patterns("tokenizer*"))
+    pipeline = load_pipeline(*words("sps", f"draft_model={folder}"))
+    made = pipeline.generate("how many short rows?")
+    assert made.ids == load_pipeline(*words("vanilla")).generate("how many short rows?").ids
+    assert sum(record.accepted for record in made.trace.passes) > 0
+    config = folder / "config.json"
+    config.write_text(config.read_text("utf-8").replace('"vocab_size": ', '"vocab_size": 1'), "utf-8")
+    with pytest.raises(ValueError, match=r"has no tokenizer, so it would share the target's, but it rates 1\d+ token"):
+        load_pipeline(*words("sps", f"draft_model={folder}"))
