@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Sample = dict[str, Any]
 
-# Digits of the milliseconds of a lap that are written: what lies behind them is noise, and half of a long file.
+# Digits of the milliseconds of a lap that are written: what lies behind them is noise, and a quarter of a long file.
 LAP_DIGITS: Final = 4
 _TIMES = ("tokenise_ms", "prefill_ms", "decode_ms")
 _SHOWN = ("pieces", "token_texts", "trees")

@@ -116,9 +116,10 @@ def _tokenizer_folder(settings: Settings, model: ModelSettings) -> Path:
     Raises:
         ValueError: a draft model without a tokenizer that rates other ids than the target does.
     """
-    folder, target = (model_folder(one, cache_folder(settings))[0] for one in (model, settings.model))
+    folder, _ = model_folder(model, cache_folder(settings))
     if has_tokenizer(folder):
         return folder
+    target, _ = model_folder(settings.model, cache_folder(settings))
     rated, wanted = vocabulary(folder), vocabulary(target)
     if rated != wanted:
         raise ValueError(

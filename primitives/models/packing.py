@@ -37,7 +37,8 @@ class PackedLinear(nn.Module):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "weight"] = self._packed.to_dense() if self.weight is None else self.weight
+        if self.weight is None:
+            destination[prefix + "weight"] = self._packed.to_dense()
 
 
 def pack(model: nn.Module, keep: nn.Module | None = None) -> None:
