@@ -26,6 +26,8 @@ from primitives.registry import DRAFTERS
 
 Words = Callable[..., list[str]]
 
+SHIPPED = drafts.HEADS
+
 
 class Small(Drafter):
     name: ClassVar[str] = "small"
@@ -167,6 +169,12 @@ def test_weights_that_are_shipped_for_model_and_drafter_are_the_default(
     assert draft_settings(asking("org/other", drafter)).hub_id == "org/other"
     other = replace(settings, model=replace(settings.model, path=str(tmp_path)))
     assert shipped_draft(other) is None
+
+
+@pytest.mark.parametrize("method", ["eagle3", "sps"])
+def test_the_embedded_model_has_its_drafters_with_it(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafts, "HEADS", SHIPPED)
+    assert problems(compose([f"method={method}", "model=smollm2-135m"])) == []
 
 
 def test_a_draft_model_without_tokenizer_shares_the_targets(words: Words, tiny_folder: Path, tmp_path: Path) -> None:
