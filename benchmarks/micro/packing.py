@@ -1,6 +1,6 @@
 """What packed weights (primitives/models/packing.py) gain in passes of every size, beside the layers of torch.
 
-python -m benchmarks.micro.packing dtype=float32 device=cpu [key=value ...]
+python -m benchmarks.micro.packing device=cpu [key=value ...]
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> None:
     """Time forwards of both models over the same trees in turn, and print the ratios."""
     pipeline, prompts = pipeline_and_prompts("method=vanilla", "dataset.num_samples=1", *sys.argv[1:])
     packed = pipeline.target
-    plain = AutoModelForCausalLM.from_pretrained(pipeline.model.folder, dtype=torch.float32, attn_implementation="sdpa")
+    plain = AutoModelForCausalLM.from_pretrained(pipeline.model.folder, dtype=pipeline.dtype, attn_implementation="sdpa")
     targets = [packed, CausalLMTarget(plain.requires_grad_(False))]
     for target in targets:
         target.prefill(np.array(prompts[0]))

@@ -1,8 +1,8 @@
 """Weights of linear layers in the order in which a CPU's kernels read them.
 
-torch gives a float32 product of a few rows to a routine that copies the whole matrix into its own order first, on every
-call: 8 rows then take twice the time of one. oneDNN keeps the copy, so that the nodes of a draft tree cost little more
-than one token (benchmarks/micro/packing.py measures it).
+torch gives a product of a few rows to a routine that copies the whole matrix into its own order first, on every call:
+8 rows in float32 then take twice the time of one. oneDNN keeps the copy, so that the nodes of a draft tree cost little
+more than one token (benchmarks/micro/packing.py measures it).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PackedLinear(nn.Module):
 
 
 def pack(model: nn.Module, keep: nn.Module | None = None) -> None:
-    """Pack the linear layers of a model, in place, where that gains anything: in float32 on a CPU with oneDNN.
+    """Pack the linear layers of a model, in place, where that gains anything: in a precision that oneDNN has kernels for on this CPU.
 
     Args:
         model: for inference alone.
@@ -70,4 +70,8 @@ def product(states: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
 
 
 def _gains(weight: torch.Tensor) -> bool:
-    return weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    if weight.dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return weight.dtype == torch.float32
