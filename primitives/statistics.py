@@ -1,4 +1,4 @@
-"""Statistics of the target's rows, each computed for no more rows than asked.
+"""Statistics of the target's rows, each computed for no more rows than asked, and left where the rows are.
 
 On a CPU the reductions go through numpy. torch's argmax over a row of bfloat16 is slower than numpy's over the same
 bits by a factor of 200, and numbers from zero on are ordered like their bits.
@@ -13,14 +13,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from primitives.contract import Bools, Floats, Ints, TargetView
+from primitives.contract import Bools, Ints, TargetView
 
 _HALF: Final = (torch.bfloat16, torch.float16)
 
 
+def on_accelerator(rows: torch.Tensor) -> bool:
+    """Return whether rows lie where one more of them is cheap and a transfer to the host is dear."""
+    return rows.device.type != "cpu"
+
+
 def greedy_choice(logits: torch.Tensor) -> Ints:
     """Return int64[rows], the argmax of each row of [rows, V] logits; ties go to the lower id."""
-    if logits.device.type != "cpu":
+    if on_accelerator(logits):
         return logits.argmax(-1).cpu().numpy()
     if logits.dtype in _HALF:
         bits = logits.view(torch.int16).numpy()
@@ -30,15 +35,35 @@ def greedy_choice(logits: torch.Tensor) -> Ints:
     return logits.float().numpy().argmax(-1)
 
 
+def choices(logits: torch.Tensor) -> torch.Tensor:
+    """Return int64[rows], what `greedy_choice` does, left on the device."""
+    return logits.argmax(-1) if on_accelerator(logits) else torch.from_numpy(greedy_choice(logits))
+
+
 def own_choice(view: TargetView) -> Ints:
     """Return int64[rows], the target's own next token after each row: the one drawn, or the argmax if none is."""
     return greedy_choice(view.logits) if view.drawn is None else view.drawn
 
 
-def within_top(logits: torch.Tensor, tokens: Ints, k: int) -> Bools:
+def fetched(*columns: torch.Tensor) -> list[NDArray[Any]]:
+    """Return tensors of one device as arrays, brought to the host in one transfer; whole numbers are below 2^53."""
+    if not on_accelerator(columns[0]):
+        return [column.numpy() for column in columns]
+    parts = torch.cat([column.double().flatten() for column in columns]).cpu().split([c.numel() for c in columns])
+    return [part.to(column.dtype).view(column.shape).numpy() for part, column in zip(parts, columns, strict=True)]
+
+
+def within_top(logits: torch.Tensor, tokens: torch.Tensor, k: int) -> torch.Tensor:
     """Return bool[m]: whether token i is one of the k largest of row i of [m, V] logits; ties go to the lower id."""
-    if logits.device.type != "cpu":
-        return _rank_on_device(logits, torch.from_numpy(tokens).to(logits.device)) < k
+    if on_accelerator(logits):
+        own = logits.gather(1, tokens[:, None])
+        earlier = torch.arange(logits.shape[1], device=logits.device) < tokens[:, None]
+        return ((logits > own) | ((logits == own) & earlier)).sum(1) < k
+    return torch.from_numpy(_rank(logits, tokens.numpy(), k) < k)
+
+
+def _rank(logits: torch.Tensor, tokens: Ints, k: int) -> Ints:
+    """Return int64[m], how many tokens come before each; where they are k or more, not all are counted."""
     rows = np.arange(len(tokens))
     values: NDArray[Any] = logits.view(torch.int16).numpy() if logits.dtype in _HALF else logits.numpy()
     if logits.dtype in _HALF and (values[rows, tokens] < 0).any():
@@ -48,28 +73,35 @@ def within_top(logits: torch.Tensor, tokens: Ints, k: int) -> Bools:
     # Equal logits are common in bfloat16, and a top-1 that let two tokens in would not be greedy.
     near = np.flatnonzero(rank < k)
     rank[near] += _count((values[near] == own[near]) & (np.arange(values.shape[1]) < tokens[near, None]))
-    return rank < k
+    return rank
 
 
-def _rank_on_device(logits: torch.Tensor, tokens: torch.Tensor) -> Ints:
-    own = logits.gather(1, tokens[:, None])
-    earlier = torch.arange(logits.shape[1], device=logits.device) < tokens[:, None]
-    return ((logits > own) | ((logits == own) & earlier)).sum(1).cpu().numpy()
-
-
-def normalised_entropy(logits: torch.Tensor) -> Floats:
-    """Return float[m], the entropy of each softmax row of [m, V] logits, divided by ln V so that it lies in [0, 1]."""
+def normalised_entropy(logits: torch.Tensor) -> torch.Tensor:
+    """Return float64[m], the entropy of each softmax row of [m, V] logits as a share of ln V, in [0, 1]."""
     # Tokens that a processor has forbidden have p = 0 and ln p = -inf, whose product is not 0 by itself.
     log_p = torch.log_softmax(logits, -1, dtype=torch.float32).clamp_(min=-1e4)
     entropy = -torch.linalg.vecdot(log_p.exp(), log_p)
     # Rounding takes a uniform row a little over 1, and a gate at 1 must stay shut.
-    return (entropy / log(logits.shape[-1])).clamp(max=1).double().cpu().numpy()
+    return (entropy / log(logits.shape[-1])).clamp(max=1).double()
 
 
-def normalised_entropy_of(laws: torch.Tensor) -> Floats:
-    """Return float[m], the entropy of each row of [m, V] probabilities, divided by ln V so that it lies in [0, 1]."""
+def normalised_entropy_of(laws: torch.Tensor) -> torch.Tensor:
+    """Return float64[m], the entropy of each row of [m, V] probabilities as a share of ln V, in [0, 1]."""
     entropy = torch.special.entr(laws.float()).sum(-1)
-    return (entropy / log(laws.shape[-1])).double().cpu().numpy()
+    return (entropy / log(laws.shape[-1])).double()
+
+
+def log_total_and_entropy(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return two float64[r]: ln sum exp of each row of [r, V] logits, and the entropy of its softmax in nats."""
+    wide = logits.float()
+    best = wide.amax(-1, keepdim=True)
+    # exp(-200) is 0 already; -inf, a token that was ruled out, would make the entropy 0 * inf.
+    behind = (wide - best).clamp_(min=-200)
+    weights = behind.exp()
+    total = weights.sum(-1)
+    entropy = total.log() - torch.linalg.vecdot(weights, behind) / total
+    log_total = best[:, 0] + total.log()
+    return log_total.double(), entropy.clamp(min=0).double()
 
 
 def probabilities(logits: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,6 @@ import sys
 from time import perf_counter
 
 import numpy as np
-import torch
 from transformers import AutoModelForCausalLM
 
 from benchmarks.micro.pass_cost import tree_of
@@ -25,7 +24,9 @@ def main() -> None:
     """Time forwards of both models over the same trees in turn, and print the ratios."""
     pipeline, prompts = pipeline_and_prompts("method=vanilla", "dataset.num_samples=1", *sys.argv[1:])
     packed = pipeline.target
-    plain = AutoModelForCausalLM.from_pretrained(pipeline.model.folder, dtype=pipeline.dtype, attn_implementation="sdpa")
+    plain = AutoModelForCausalLM.from_pretrained(
+        pipeline.model.folder, dtype=pipeline.dtype, attn_implementation="sdpa"
+    )
     targets = [packed, CausalLMTarget(plain.requires_grad_(False))]
     for target in targets:
         target.prefill(np.array(prompts[0]))

@@ -16,7 +16,7 @@ from connectors.settings import DecodeSettings
 from corpora.example import Example
 from methods.calibration.recipe import Amounts, Arrays, Bench, Recipe
 from primitives.contract import DraftTree, Floats, TargetView, Verdict
-from primitives.statistics import normalised_entropy, normalised_entropy_of
+from primitives.statistics import fetched, normalised_entropy, normalised_entropy_of
 from primitives.verification.exact import ExactVerifier
 
 
@@ -84,6 +84,6 @@ class EntropyRecorder(ExactVerifier):
             # Siblings share a place.
             rows, nodes = np.unique(tree.rows[reached], return_index=True)
             nodes = np.flatnonzero(reached)[nodes]
-            self.target.append(normalised_entropy(view.select(rows).logits))
-            self.drafter.append(normalised_entropy_of(tree.q[torch.from_numpy(nodes).to(tree.q.device)]))
+            self.target += fetched(normalised_entropy(view.select(rows).logits))
+            self.drafter += fetched(normalised_entropy_of(tree.q[torch.from_numpy(nodes).to(tree.q.device)]))
         return verdict

@@ -81,7 +81,7 @@ class PrunedDrafter(Drafter):
         if not len(tree):
             return tree
         certain = (tree.parents < 0) & (tree.tokens == context.pending)
-        unsure = normalised_entropy(context.logits[None])[0]
+        unsure = float(normalised_entropy(context.logits[None]))
         worth = path_probability(tree, certain) * np.exp(-self.entropy_weight * unsure * (tree.depths - 1))
         chosen = worth >= self.least
         chosen[np.lexsort((np.arange(len(tree)), tree.depths, -worth))[: self.fewest]] = True

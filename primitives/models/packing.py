@@ -42,7 +42,7 @@ class PackedLinear(nn.Module):
 
 
 def pack(model: nn.Module, keep: nn.Module | None = None) -> None:
-    """Pack the linear layers of a model, in place, where that gains anything: in a precision that oneDNN has kernels for on this CPU.
+    """Pack the linear layers of a model, in place, where that gains anything.
 
     Args:
         model: for inference alone.
@@ -70,6 +70,7 @@ def product(states: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
 
 
 def _gains(weight: torch.Tensor) -> bool:
+    """Return whether a matrix lies on a CPU that oneDNN has kernels for in its precision."""
     if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
     if weight.dtype == torch.bfloat16:

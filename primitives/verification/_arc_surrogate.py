@@ -6,29 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-import numpy as np
 import torch
 
-from primitives.contract import Floats, Ints
+from primitives.verification._look import Asked
 
 EPSILON: Final = 1e-6
 # Rows of the embedding turned into float32 at a time: the whole of a large one would take gigabytes.
 BLOCK: Final = 8192
-
-
-@dataclass(frozen=True, eq=False)
-class Shifts:
-    """What the surrogate says of m tokens, each against the target's own choice at its place.
-
-    Attributes:
-        margin: float[m], ln p(choice) - ln p(token), in nats; the same as the difference of the logits.
-        logit: float[m], ``c_l * margin ** 2``.
-        total: float[m], the estimated shift: the smaller of the embedding's and the logits' estimate.
-    """
-
-    margin: Floats
-    logit: Floats
-    total: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,24 +41,16 @@ class Whitening:
         return (gap * self.scale).square().sum(-1)
 
 
-def shifts(
-    whitening: Whitening, logits: torch.Tensor, rows: Ints, choice: Ints, tokens: Ints, c_e: float, c_l: float
-) -> Shifts:
-    """Return the estimated shifts of m tokens.
+def gaps(whitening: Whitening, asked: Asked) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what a shift is estimated from, for m tokens against the target's own choice in their places.
 
     Args:
         whitening: distances between the target's embeddings.
-        logits: [r, V].
-        rows: int64[m], which row judges each token.
-        choice: int64[m], the greedy choice of each token's row.
-        tokens: int64[m].
-        c_e: shift of a squared unit of whitened distance.
-        c_l: shift of a squared nat.
+        asked: about the tokens.
+
+    Returns:
+        float64[m], ln p(choice) - ln p(token), in nats, which is the difference of the logits; and float64[m], the
+        whitened distance of the embeddings, squared.
     """
-    place, chosen, drafted = (torch.from_numpy(ids).to(logits.device) for ids in (rows, choice, tokens))
-    margin = logits[place, chosen].double() - logits[place, drafted].double()
-    apart = whitening.distance(chosen, drafted).double()
-    # One transfer: what stays on the device is the size of the vocabulary, what leaves it is two numbers a token.
-    both: Floats = torch.stack([margin, apart]).cpu().numpy()
-    logit = c_l * np.square(both[0])
-    return Shifts(both[0], logit, np.minimum(c_e * both[1], logit))
+    margin = asked.whole[asked.places, asked.choice].double() - asked.own
+    return margin, whitening.distance(asked.choice, asked.tokens).double()

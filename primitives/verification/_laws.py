@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from primitives.contract import DraftTree, TargetView
-from primitives.statistics import probabilities, softmax_dtype
+from primitives.statistics import on_accelerator, probabilities, softmax_dtype
 
 # Two laws that agree differ by no more than so many rounding steps, summed over all tokens.
 ROUNDING_STEPS: Final = 8
@@ -36,7 +36,7 @@ class Laws:
     def __init__(self, tree: DraftTree, view: TargetView, drawn: bool = True) -> None:
         self.tree = tree
         self.drawn = drawn and tree.q is not None
-        self.eager = view.hidden.device.type != "cpu"
+        self.eager = on_accelerator(view.hidden)
         self._view = view
         self._tokens = tree.tokens.tolist()
         self._below: list[list[int]] = [[] for _ in range(len(tree))]

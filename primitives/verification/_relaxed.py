@@ -32,7 +32,6 @@ class RelaxedPaths:
             where it is isolated.
         hopeful: bool[n], nodes that the rule may let in anywhere.
         isolated: bool[P, L], cells of `tree.paths` where a mismatch is isolated; None if that does not count.
-        eager: ask about all nodes at once; right on a device, where a transfer costs more than many rows.
     """
 
     def __init__(
@@ -42,7 +41,6 @@ class RelaxedPaths:
         rule: Rule,
         hopeful: Bools,
         isolated: Bools | None = None,
-        eager: bool = False,
     ) -> None:
         self.tree = tree
         self.exact = exact
@@ -54,8 +52,6 @@ class RelaxedPaths:
         self._where_isolated = np.zeros(len(tree), bool) if isolated is None else ~exact
         self._rule = rule
         self._undecided = self.anywhere | self._where_isolated
-        if eager:
-            self._decide(self._undecided)
 
     def winner(self, rank: Rank) -> Ints:
         """Return the accepted nodes of the path with the largest rank; ties go to the first.

@@ -10,10 +10,12 @@ from math import inf, log
 import numpy as np
 import torch
 
-from primitives.contract import Bools, Floats, Ints
+from primitives.contract import Bools, Floats
 from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
-from primitives.verification._rows import RowVerifier, log_total_and_entropy, values
+from primitives.statistics import log_total_and_entropy
+from primitives.verification._look import Asked
+from primitives.verification._rows import RowVerifier
 
 
 @VERIFIERS.register("aasd")
@@ -42,8 +44,7 @@ class ConditionalVerifier(RowVerifier):
         """Return bool[m]: whether the floor is reached if the choice is certain and the entropy the largest."""
         return np.exp(own - best) >= self.beta - self.alpha * log(vocabulary)
 
-    def lets_in(self, logits: torch.Tensor, rows: Ints, tokens: Ints) -> Bools:
+    def lets_in(self, asked: Asked) -> torch.Tensor:
         """Return bool[m]: whether each token reaches the floor of its row."""
-        log_total, entropy = log_total_and_entropy(logits)
-        p = np.exp(values(logits, rows, tokens) - log_total[rows])
-        return p >= self.beta - self.alpha * entropy[rows]
+        log_total, entropy = (column[asked.rows] for column in log_total_and_entropy(asked.logits))
+        return (asked.own - log_total).exp() >= self.beta - self.alpha * entropy

@@ -19,14 +19,14 @@ import torch
 from primitives.contract import Bools, DraftTree, Floats, Ints, TargetView, Verdict, Verifier
 from primitives.knobs import check_choice, check_range
 from primitives.registry import VERIFIERS
-from primitives.statistics import greedy_choice, own_choice
 from primitives.verification._arc_guards import Past, Repetition, among_first_children, within_budget
 from primitives.verification._arc_soft import descend
-from primitives.verification._arc_surrogate import Whitening, shifts
+from primitives.verification._arc_surrogate import Whitening, gaps
 from primitives.verification._coin import Coin
 from primitives.verification._constants import Constants
 from primitives.verification._laws import Laws
 from primitives.verification._likelihood import deepest, likeliest, log_probability, unextendable
+from primitives.verification._look import Asked, Look, look_at_rivals
 from primitives.verification._paths import verdict_of
 
 FORMS = ("hard", "soft")
@@ -161,9 +161,9 @@ class ArcVerifier(Verifier):
         if self.by_chance:
             nodes, relaxed, residual = descend(Laws(tree, view), Coin(rng), self._second_chance)
             return replace(verdict_of(np.array(nodes, np.int64), ~np.array(relaxed)), residual=residual)
-        choice = own_choice(view)[tree.rows]
-        exact = tree.tokens == choice
-        path = self._best(tree, view.logits, exact | self._rescued(tree, view.logits, choice, exact), choice)
+        look = Look(tree, view.logits, self._gaps, log_probability, drawn=view.drawn)
+        exact = tree.tokens == look.choice
+        path = self._best(tree, look, exact | self._rescued(tree, look, exact))
         self._past.extend(tree.tokens[path], ~exact[path], self._repetition.window)
         return verdict_of(path, exact[path])
 
@@ -171,28 +171,28 @@ class ArcVerifier(Verifier):
         """Return which rivals of the pending token are within the tolerance; none in the soft form."""
         if self.by_chance:
             return np.zeros(len(tokens), bool)
-        rivals = DraftTree(tokens, np.full(len(tokens), -1))
-        choice = np.repeat(greedy_choice(logits[None]), len(tokens))
-        return (tokens == choice) | self._tolerated(rivals, logits[None], choice, tokens == choice)[0]
+        look = look_at_rivals(tokens, logits, self._gaps, log_probability)
+        exact = tokens == look.choice
+        return exact | self._tolerated(look.tree, look, exact)[0]
 
-    def _rescued(self, tree: DraftTree, logits: torch.Tensor, choice: Ints, exact: Bools) -> Bools:
+    def _rescued(self, tree: DraftTree, look: Look, exact: Bools) -> Bools:
         """Return bool[n]: mismatches that pass, provided that all their ancestors do."""
-        passed, margin = self._tolerated(tree, logits, choice, exact)
+        passed, margin = self._tolerated(tree, look, exact)
         if passed.any() and self.most_children is not None:
             passed &= among_first_children(tree, self.most_children)
         if passed.any() and self._repetition.on:
             passed &= self._repetition.permits(tree, exact, margin, self._past)
         return passed
 
-    def _tolerated(self, tree: DraftTree, logits: torch.Tensor, choice: Ints, exact: Bools) -> tuple[Bools, Floats]:
+    def _tolerated(self, tree: DraftTree, look: Look, exact: Bools) -> tuple[Bools, Floats]:
         """Return bool[n], the mismatches within every bound on shifts, and float[n], their margins (0 elsewhere)."""
         passed, (margin, logit, total) = np.zeros(len(tree), bool), np.zeros((3, len(tree)))
         missed = np.flatnonzero(~exact)
         if not len(missed) or not self._limit:
             return passed, margin
-        where = tree.rows[missed], choice[missed], tree.tokens[missed]
-        found = shifts(self._whitening, logits, *where, self._constants["c_e"], self._constants["c_l"])
-        margin[missed], logit[missed], total[missed] = found.margin, found.logit, found.total
+        margin[missed], apart = look(self._gaps, missed)
+        logit[missed] = self._constants["c_l"] * np.square(margin[missed])
+        total[missed] = np.minimum(self._constants["c_e"] * apart, logit[missed])
         # A token that a score processor has ruled out is near nothing, whatever its embedding.
         passed = ~exact & (total <= self._limit) & (margin < inf)
         if self.margin:
@@ -202,7 +202,7 @@ class ArcVerifier(Verifier):
         passed &= self._within_budget(tree, margin, logit, total)
         if self.p_min > 0 and passed.any():
             nodes = np.flatnonzero(passed)
-            passed[nodes] = log_probability(logits, tree.rows[nodes], tree.tokens[nodes]) >= log(self.p_min)
+            passed[nodes] = look(log_probability, nodes)[0] >= log(self.p_min)
         return passed, margin
 
     def _within_budget(self, tree: DraftTree, margin: Floats, logit: Floats, total: Floats) -> Bools:
@@ -215,10 +215,13 @@ class ArcVerifier(Verifier):
             return within_margin & within_budget(tree, logit, self._constants["logit_bound"] * lengths)
         return np.ones(len(tree), bool)
 
-    def _best(self, tree: DraftTree, logits: torch.Tensor, accepted: Bools, choice: Ints) -> Ints:
+    def _best(self, tree: DraftTree, look: Look, accepted: Bools) -> Ints:
         """Return the winning path."""
         ends = deepest(tree, accepted) if self.select == "longest" else unextendable(tree, accepted)
-        return likeliest(tree, logits, ends, choice)
+        return likeliest(tree, look, ends)
+
+    def _gaps(self, asked: Asked) -> tuple[torch.Tensor, torch.Tensor]:
+        return gaps(self._whitening, asked)
 
     def _second_chance(self, p: torch.Tensor, tokens: torch.Tensor, depth: int) -> torch.Tensor:
         """Return float64[k], the chance that a rejected token is kept.

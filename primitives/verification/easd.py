@@ -13,16 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from primitives.contract import Bools, DraftTree, Ints, TargetView, Verdict, Verifier
+from primitives.contract import DraftTree, TargetView, Verdict, Verifier
 from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
-from primitives.statistics import (
-    greedy_choice,
-    normalised_entropy,
-    normalised_entropy_of,
-    own_choice,
-    probabilities,
-)
+from primitives.statistics import choices, normalised_entropy, normalised_entropy_of, probabilities
+from primitives.verification._look import Asked, Look, Question
 from primitives.verification._paths import longest_accepted, verdict_of
 
 
@@ -81,36 +76,46 @@ class EntropyAwareVerifier(Verifier):
 
         A level-1 node without rivals is the pending token, which is certain even where it is a second choice.
         """
-        exact = tree.tokens == own_choice(view)[tree.rows]
+        doubts = self._doubts(tree)
+        look = Look(tree, view.logits, *doubts, drawn=view.drawn)
+        exact = tree.tokens == look.choice
         first = tree.parents < 0
         path = longest_accepted(tree, exact | (first & (first.sum() == 1)))
-        rejected = np.flatnonzero(self._rejects(tree, view, path[1:])) + 1
+        rejected = path[1:] if doubts else path[:0]
+        for doubt in doubts:
+            if len(rejected):
+                rejected = rejected[look(doubt, rejected)[0]]
         if not len(rejected):
             return verdict_of(path, exact[path])
-        node, path = path[rejected[0]], path[: rejected[0]]
+        node = rejected[0]
+        path = path[: np.flatnonzero(path == node)[0]]
         residual = _without(view.select(tree.rows[[node]]), int(tree.tokens[node]))
         return replace(verdict_of(path, exact[path]), residual=residual)
 
-    def _rejects(self, tree: DraftTree, view: TargetView, nodes: Ints) -> Bools:
-        """Return bool[m]: nodes about which both sides are unsure and of one mind."""
-        rejects = np.zeros(len(nodes), bool)
-        if tree.q is None or 1.0 in self._own.values() or not len(nodes):
-            return rejects
-        q = tree.q[torch.from_numpy(nodes).to(tree.q.device)]
-        rejects[:] = normalised_entropy_of(q) > self._constant("theta_d")
-        unsure = np.flatnonzero(rejects)
-        if len(unsure):
-            logits = view.select(tree.rows[nodes[unsure]]).logits
-            rejects[unsure] = normalised_entropy(logits) > self._constant("theta_t")
-            rejects[unsure] &= self._agree(logits, q[torch.from_numpy(unsure).to(q.device)])
-        return rejects
+    def _doubts(self, tree: DraftTree) -> tuple[Question, ...]:
+        """Return the questions that all say yes about a node that is rejected, the cheapest first; none, no node is."""
+        q = tree.q
+        if q is None or 1.0 in self._own.values():
+            return ()
+        theta_d, theta_t = self._constant("theta_d"), self._constant("theta_t")
 
-    def _agree(self, logits: torch.Tensor, q: torch.Tensor) -> Bools:
+        def drafter_unsure(asked: Asked) -> tuple[torch.Tensor]:
+            return (normalised_entropy_of(q[asked.nodes]) > theta_d,)
+
+        def target_unsure(asked: Asked) -> tuple[torch.Tensor]:
+            return ((normalised_entropy(asked.logits) > theta_t)[asked.rows],)
+
+        def of_one_mind(asked: Asked) -> tuple[torch.Tensor]:
+            return (self._agree(asked.each_row, q[asked.nodes]),)
+
+        return drafter_unsure, target_unsure, of_one_mind
+
+    def _agree(self, logits: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
         """Return bool[m]: whether enough of the likeliest tokens are the same, by rows of [m, V] and [m, V_d]."""
         n = min(self.n, logits.shape[1], q.shape[1])
-        ours, theirs = logits.topk(n).indices, q.topk(n).indices.to(logits.device)
+        ours, theirs = logits.topk(n).indices, q.topk(n).indices
         shared = (ours[:, :, None] == theirs[:, None, :]).sum((1, 2))
-        return (shared / n >= self.omega).cpu().numpy()
+        return shared / n >= self.omega
 
     def _constant(self, name: str) -> float:
         if name in self._own:
@@ -126,6 +131,4 @@ def _without(view: TargetView, rejected: int) -> torch.Tensor:
     others[0, rejected] = -inf
     if view.drawn is not None:
         return probabilities(others)[0]
-    residual = torch.zeros(len(others[0]))
-    residual[int(greedy_choice(others)[0])] = 1
-    return residual
+    return torch.zeros(len(others[0]), device=others.device).index_fill(0, choices(others), 1)

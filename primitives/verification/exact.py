@@ -7,7 +7,7 @@ import torch
 
 from primitives.contract import PAD, Bools, DraftTree, Ints, TargetView, Verdict, Verifier
 from primitives.registry import VERIFIERS
-from primitives.statistics import greedy_choice
+from primitives.statistics import greedy_choice, on_accelerator
 from primitives.verification._paths import longest_accepted
 
 
@@ -29,7 +29,7 @@ def _reached(tree: DraftTree, view: TargetView) -> Bools:
     On a device one transfer costs more than all rows, so there all are looked at together.
     """
     choice: Ints = np.full(len(tree) + 1, PAD)
-    rows = np.zeros(1, np.int64) if view.hidden.device.type == "cpu" else np.arange(len(tree) + 1)
+    rows = np.arange(len(tree) + 1) if on_accelerator(view.hidden) else np.zeros(1, np.int64)
     while len(rows):
         choice[rows] = greedy_choice(view.select(rows).logits)
         accepted = tree.tokens == choice[tree.rows]

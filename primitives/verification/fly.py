@@ -10,13 +10,13 @@ from math import inf, log
 import numpy as np
 import torch
 
-from primitives.contract import Bools, DraftTree, Floats, Ints, Pathway, TargetView, Verdict, Verifier
+from primitives.contract import Bools, DraftTree, Ints, Pathway, TargetView, Verdict, Verifier
 from primitives.knobs import check_choice, check_range
 from primitives.registry import VERIFIERS
-from primitives.statistics import draw_each, greedy_choice, normalised_entropy, own_choice, probabilities
+from primitives.statistics import draw_each, log_total_and_entropy, normalised_entropy, probabilities
+from primitives.verification._look import Asked, Look, look_at_rivals
 from primitives.verification._paths import verdict_of
 from primitives.verification._relaxed import RelaxedPaths, longest, windows
-from primitives.verification._rows import log_total_and_entropy, on_device, permitted, rows_of
 
 FORMS = ("paper", "released")
 ENTROPY_MODES = ("top3_nats", "normalized")
@@ -77,24 +77,25 @@ class FlyVerifier(Verifier):
 
     def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
         """Return the longest path; ties go to more exact matches, then to the higher score, then to the first."""
-        exact = tree.tokens == own_choice(view)[tree.rows]
+        look = Look(tree, view.logits, self._unsure, drawn=view.drawn)
+        exact = tree.tokens == look.choice
         if self.dual and view.drawn is not None:
             exact |= tree.tokens == draw_each(probabilities(view.logits), rng)[tree.rows]
 
         def rule(nodes: Ints) -> tuple[Bools, Bools]:
-            logits, rows = rows_of(view, tree.rows[nodes])
-            unsure = (self._entropy(logits) >= self.theta)[rows]
-            return np.zeros(len(nodes), bool), unsure & permitted(logits, rows, tree.tokens[nodes])
+            return np.zeros(len(nodes), bool), look(self._unsure, nodes)[0] & look.possible[nodes]
 
-        nowhere = np.zeros(len(tree), bool)
-        race = RelaxedPaths(tree, exact, rule, nowhere, self._isolated(tree.paths, exact), eager=on_device(view))
+        race = RelaxedPaths(tree, exact, rule, np.zeros(len(tree), bool), self._isolated(tree.paths, exact))
         path = race.winner(longest)
         return verdict_of(path, exact[path], Pathway.WINDOW)
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
         """Return all rivals of the pending token if the gate is open: what follows them is not known yet."""
-        possible = permitted(logits[None], np.zeros(len(tokens), np.int64), tokens)
-        return (tokens == greedy_choice(logits[None])[0]) | (possible & (self._entropy(logits[None])[0] >= self.theta))
+        look = look_at_rivals(tokens, logits, self._unsure)
+        return (tokens == look.choice) | (look.possible & look(self._unsure, np.arange(len(tokens)))[0])
+
+    def _unsure(self, asked: Asked) -> tuple[torch.Tensor]:
+        return ((self._entropy(asked.logits) >= self.theta)[asked.rows],)
 
     def _isolated(self, paths: Ints, exact: Bools) -> Bools:
         """Return bool[P, L]: cells with nothing but matches in the window behind them."""
@@ -106,10 +107,10 @@ class FlyVerifier(Verifier):
         return alone
 
 
-def top3_entropy(logits: torch.Tensor) -> Floats:
-    """Return float[r], the part in nats of the three likeliest tokens in the entropy of [r, V] logits' softmax."""
+def top3_entropy(logits: torch.Tensor) -> torch.Tensor:
+    """Return float64[r], the part in nats of the three likeliest tokens in the entropy of [r, V] logits' softmax."""
     log_total, _ = log_total_and_entropy(logits)
-    log_p = logits.topk(min(3, logits.shape[-1])).values.double().cpu().numpy() - log_total[:, None]
+    log_p = logits.topk(min(3, logits.shape[-1])).values.double() - log_total[:, None]
     # A token that a processor has forbidden adds nothing, but 0 * inf would be no number.
-    log_p = np.maximum(log_p, -200)
-    return -(np.exp(log_p) * log_p).sum(1)
+    log_p.clamp_(min=-200)
+    return -(log_p.exp() * log_p).sum(1)

@@ -17,7 +17,7 @@ import torch
 from primitives.contract import Bools, DraftTree, Ints, TargetView, Verdict, Verifier
 from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
-from primitives.statistics import own_choice
+from primitives.statistics import choices, fetched
 from primitives.verification._constants import Constants
 from primitives.verification._paths import verdict_of
 from primitives.verification._relaxed import RelaxedPaths, longest
@@ -58,25 +58,22 @@ class JudgeVerifier(Verifier):
 
     def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
         """Return the longest path; ties go to more exact matches, then to the higher score, then to the first."""
-        exact = tree.tokens == own_choice(view)[tree.rows]
-        passes = np.zeros(len(tree), bool)
-        missed = np.flatnonzero(~exact)
-        if len(missed) and self._largest > -inf:
-            passes[missed] = self._unimportant(view.hidden, missed)
-        path = RelaxedPaths(tree, exact, lambda nodes: (passes[nodes], passes[nodes]), passes).winner(longest)
+        choice, unimportant = fetched(choices(view.logits), self._unimportant(view.hidden[1:]))
+        exact = tree.tokens == (choice if view.drawn is None else view.drawn)[tree.rows]
+        path = RelaxedPaths(tree, exact, lambda nodes: (unimportant[nodes],) * 2, unimportant).winner(longest)
         return verdict_of(path, exact[path])
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
         """Return True for all but a threshold of 0: what decides is the state after the token, known only later."""
         return np.full(len(tokens), self._largest > -inf)
 
-    def _unimportant(self, hidden: torch.Tensor, nodes: Ints) -> Bools:
-        """Return bool[m]: nodes whose hidden state, in row i+1 of float[n+1, h], says that they do not matter."""
-        states = hidden[torch.from_numpy(nodes + 1).to(hidden.device)].float()
+    def _unimportant(self, states: torch.Tensor) -> torch.Tensor:
+        """Return bool[n]: nodes whose hidden state, a row of [n, h], says that they do not matter."""
+        if self._largest == -inf:
+            return torch.zeros(len(states), dtype=torch.bool, device=states.device)
         # Moved once: a copy in every pass would wait for the device.
-        self._weights = self._weights.to(hidden.device)
-        scores = states @ self._weights + float(self._constants["bias"])
-        return (scores <= self._largest).cpu().numpy()
+        self._weights = self._weights.to(states.device)
+        return states.float() @ self._weights + float(self._constants["bias"]) <= self._largest
 
     @cached_property
     def _largest(self) -> float:

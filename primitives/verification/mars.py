@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import torch
 
-from primitives.contract import Bools, Floats, Ints
+from primitives.contract import Bools, Floats
 from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
 from primitives.statistics import within_top
-from primitives.verification._rows import RowVerifier, each_row
+from primitives.verification._look import Asked
+from primitives.verification._rows import RowVerifier
 
 
 @VERIFIERS.register("mars")
@@ -38,6 +39,6 @@ class MarsVerifier(RowVerifier):
         """Return bool[m]: whether the ratio would do if the token were the second choice."""
         return (best > 0) & (own > self.threshold * best)
 
-    def lets_in(self, logits: torch.Tensor, rows: Ints, tokens: Ints) -> Bools:
+    def lets_in(self, asked: Asked) -> torch.Tensor:
         """Return bool[m]: whether each token is the second choice; that its ratio will do is known."""
-        return within_top(each_row(logits, rows), tokens, 2)
+        return within_top(asked.each_row, asked.tokens, 2)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from primitives.contract import Bools, Floats, Ints
+from primitives.contract import Bools, Floats
 from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
-from primitives.verification._rows import RowVerifier, log_total_and_entropy, values
+from primitives.statistics import log_total_and_entropy
+from primitives.verification._look import Asked
+from primitives.verification._rows import RowVerifier
 
 
 @VERIFIERS.register("prob_floor")
@@ -34,9 +36,9 @@ class ProbabilityFloorVerifier(RowVerifier):
         """Return bool[m]: whether the ratio is passed, and the floor too, were the choice certain."""
         return (own - best > self.log_rho) & (own - best >= self.log_epsilon)
 
-    def lets_in(self, logits: torch.Tensor, rows: Ints, tokens: Ints) -> Bools:
+    def lets_in(self, asked: Asked) -> torch.Tensor:
         """Return bool[m]: whether each token reaches the floor; that it passes the ratio is known."""
         if np.isneginf(self.log_epsilon):
-            return np.ones(len(tokens), bool)
-        log_total, _ = log_total_and_entropy(logits)
-        return values(logits, rows, tokens) - log_total[rows] >= self.log_epsilon
+            return torch.ones_like(asked.tokens, dtype=torch.bool)
+        log_total, _ = log_total_and_entropy(asked.logits)
+        return asked.own - log_total[asked.rows] >= self.log_epsilon

@@ -18,7 +18,6 @@ from primitives.statistics import greedy_choice, within_top
 from primitives.verification._coin import Coin
 from primitives.verification._paths import verdict_of
 from primitives.verification._probe import Probes
-from primitives.verification._rows import permitted
 
 RULES: Final = ("ratio", "greater", "none")
 BLOCK: Final = 32
@@ -85,8 +84,9 @@ class SemanticVerifier(Verifier):
         return self.top_k > 0 and all(self._near(view.select(block).logits, tree.tokens[block]) for block in blocks)
 
     def _near(self, logits: torch.Tensor, tokens: Ints) -> bool:
-        possible = permitted(logits, np.arange(len(tokens)), tokens)
-        return bool(possible.all() and within_top(logits, tokens, self.top_k).all())
+        ids = torch.from_numpy(tokens).to(logits.device)
+        possible = logits.gather(1, ids[:, None])[:, 0] > -inf
+        return bool((possible & within_top(logits, ids, self.top_k)).all())
 
     def _means_the_same(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> bool:
         """Return what the probes decide; row i+1 of the view and node i of the tree are the states after token i."""

@@ -14,9 +14,9 @@ import torch
 from primitives.contract import Bools, DraftTree, Ints, Pathway, TargetView, Verdict, Verifier
 from primitives.knobs import check_choice, check_range
 from primitives.registry import VERIFIERS
-from primitives.statistics import normalised_entropy, own_choice, within_top
+from primitives.statistics import normalised_entropy, within_top
+from primitives.verification._look import Asked, Look, look_at_rivals
 from primitives.verification._relaxed import RelaxedPaths, exact_first, longest, windows
-from primitives.verification._rows import each_row, on_device, permitted, rows_of
 
 ALIGNMENTS = ("centered", "forward", "causal")
 BORDERS = ("mismatch", "match", "valid")
@@ -79,46 +79,48 @@ class SoftGatedVerifier(Verifier):
 
     def judge(self, tree: DraftTree, view: TargetView, rng: torch.Generator) -> Verdict:
         """Return the winning path; ties go to more exact matches, then the higher score, then the first."""
-        exact = tree.tokens == own_choice(view)[tree.rows]
+        look = Look(tree, view.logits, self._near, self._unsure, drawn=view.drawn)
+        exact = tree.tokens == look.choice
         valid = tree.paths >= 0
         isolated = valid & self._isolated(exact[np.where(valid, tree.paths, 0)] & valid, valid)
         lone = np.zeros(len(tree), bool)
         lone[tree.paths[isolated]] = True
 
         def rule(nodes: Ints) -> tuple[Bools, Bools]:
-            return self._passes(tree, view, nodes, lone[nodes])
+            return self._passes(look, nodes, lone[nodes])
 
-        race = RelaxedPaths(tree, exact, rule, np.full(len(tree), self.topk), isolated, eager=on_device(view))
+        race = RelaxedPaths(tree, exact, rule, np.full(len(tree), self.topk), isolated)
         path = race.winner(exact_first if self.select == "exact_first" else longest)
         pathways = np.where(exact[path], Pathway.EXACT, np.where(race.anywhere[path], Pathway.TOP_K, Pathway.WINDOW))
         return Verdict(path, pathways.astype(np.uint8))
 
     def admits(self, tokens: Ints, logits: torch.Tensor) -> Bools:
         """Return which rivals of the pending token some pathway may rescue."""
-        none = np.zeros(len(tokens), bool)
-        if normalised_entropy(logits[None])[0] <= self.theta_e:
-            return none
-        if self._first_may_be_isolated():
-            return ~none
-        return within_top(logits.expand(len(tokens), -1), tokens, self.k) if self.topk else none
+        lone = np.full(len(tokens), self._first_may_be_isolated())
+        near, lone = self._passes(
+            look_at_rivals(tokens, logits, self._near, self._unsure), np.arange(len(tokens)), lone
+        )
+        return near | lone
 
-    def _passes(self, tree: DraftTree, view: TargetView, nodes: Ints, lone: Bools) -> tuple[Bools, Bools]:
+    def _passes(self, look: Look, nodes: Ints, lone: Bools) -> tuple[Bools, Bools]:
         """Return two bool[m]: mismatches that pass by the top-k pathway (Eq. 15), and by the window if isolated.
 
         Args:
-            tree: the tree.
-            view: its view.
+            look: at the tree.
             nodes: int64[m], mismatches.
             lone: bool[m], those that are isolated on any path.
         """
-        logits, rows = rows_of(view, tree.rows[nodes])
-        near = np.zeros(len(nodes), bool)
-        if self.topk:
-            near = within_top(each_row(logits, rows), tree.tokens[nodes], self.k)
+        near = look(self._near, nodes)[0] if self.topk else np.zeros(len(nodes), bool)
         if not (near | lone).any():
             return near, lone
-        open_gate = (normalised_entropy(logits) > self.theta_e)[rows] & permitted(logits, rows, tree.tokens[nodes])
+        open_gate = look(self._unsure, nodes)[0] & look.possible[nodes]
         return near & open_gate, lone & open_gate
+
+    def _near(self, asked: Asked) -> tuple[torch.Tensor]:
+        return (within_top(asked.each_row, asked.tokens, self.k),)
+
+    def _unsure(self, asked: Asked) -> tuple[torch.Tensor]:
+        return ((normalised_entropy(asked.logits) > self.theta_e)[asked.rows],)
 
     def _isolated(self, match: Bools, valid: Bools) -> Bools:
         """Return bool[P, L]: cells with a low error density around them (Eq. 16)."""

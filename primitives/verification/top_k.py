@@ -7,11 +7,12 @@ from math import inf
 import numpy as np
 import torch
 
-from primitives.contract import Bools, Floats, Ints, Pathway
+from primitives.contract import Bools, Floats, Pathway
 from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
 from primitives.statistics import within_top
-from primitives.verification._rows import RowVerifier, each_row
+from primitives.verification._look import Asked
+from primitives.verification._rows import RowVerifier
 
 
 @VERIFIERS.register("top_k")
@@ -36,6 +37,6 @@ class TopKVerifier(RowVerifier):
         """Return bool[m]: whether there is room for more than the choice."""
         return np.full(len(own), self.k > 1)
 
-    def lets_in(self, logits: torch.Tensor, rows: Ints, tokens: Ints) -> Bools:
+    def lets_in(self, asked: Asked) -> torch.Tensor:
         """Return bool[m]: whether each token is among the k largest of its row."""
-        return within_top(each_row(logits, rows), tokens, self.k)
+        return within_top(asked.each_row, asked.tokens, self.k)

@@ -13,10 +13,11 @@ import torch
 from primitives.contract import Bools, DraftTree, Floats, Ints, TargetView, Verdict
 from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
-from primitives.statistics import greedy_choice
+from primitives.statistics import log_total_and_entropy
+from primitives.verification._look import Asked, Look
 from primitives.verification._paths import verdict_of
 from primitives.verification._relaxed import Rank, RelaxedPaths
-from primitives.verification._rows import RowVerifier, log_total_and_entropy, on_device, rows_of, values
+from primitives.verification._rows import RowVerifier
 
 
 @VERIFIERS.register("typical")
@@ -47,21 +48,17 @@ class TypicalVerifier(RowVerifier):
         """Return the longest path; ties go to the likeliest at the temperature, then to the first."""
         if self.temperature == 0:
             return super().judge(tree, view, rng)
-        choice = greedy_choice(view.logits)[tree.rows]
-        own, best = values(view.logits, tree.rows, np.stack([tree.tokens, choice]))
+        look = Look(tree, view.logits, self._log_p_and_passes)
         # No token is likelier than this; it stands until the token's row has been summed up.
-        log_p, summed = (own - best) / self.temperature, np.zeros(len(tree), bool)
+        log_p, summed = (look.own - look.best) / self.temperature, np.zeros(len(tree), bool)
 
         def rule(nodes: Ints) -> tuple[Bools, Bools]:
             passes, judged = np.zeros(len(tree), bool), np.isin(tree.rows, tree.rows[nodes])
-            logits, rows = rows_of(view, tree.rows[judged])
-            log_p[judged], entropy = self._log_p_and_entropy(logits, rows, tree.tokens[judged])
-            passes[judged] = self._passes(log_p[judged], entropy)
+            log_p[judged], passes[judged] = look(self._log_p_and_passes, np.flatnonzero(judged))
             summed[judged] = True
             return passes[nodes], passes[nodes]
 
-        hopeful = (own > -inf) & self.hopeful(own, best, view.logits.shape[1])
-        race = RelaxedPaths(tree, tree.tokens == choice, rule, hopeful, eager=on_device(view))
+        race = RelaxedPaths(tree, tree.tokens == look.choice, rule, self._may_pass(look, view.logits.shape[1]))
         path = race.winner(likeliest(log_p))
         while len(unsure := path[race.contested(len(path))[path] & ~summed[path]]):
             rule(unsure[:1])
@@ -74,19 +71,16 @@ class TypicalVerifier(RowVerifier):
             return np.zeros(len(own), bool)
         return np.exp((own - best) / self.temperature) > min(self.epsilon, self.alpha / vocabulary)
 
-    def lets_in(self, logits: torch.Tensor, rows: Ints, tokens: Ints) -> Bools:
+    def lets_in(self, asked: Asked) -> torch.Tensor:
         """Return bool[m]: whether each token passes the floor of its row."""
-        return self._passes(*self._log_p_and_entropy(logits, rows, tokens))
+        return self._log_p_and_passes(asked)[1]
 
-    def _passes(self, log_p: Floats, entropy: Floats) -> Bools:
-        return np.exp(log_p) > np.minimum(self.epsilon, self.alpha * np.exp(-entropy))
-
-    def _log_p_and_entropy(self, logits: torch.Tensor, rows: Ints, tokens: Ints) -> tuple[Floats, Floats]:
-        """Return float[m], ln p of each token, and float[m], the entropy of its row."""
-        if self.temperature != 1:
-            logits = logits.float() / self.temperature
-        log_total, entropy = log_total_and_entropy(logits)
-        return values(logits, rows, tokens) - log_total[rows], entropy[rows]
+    def _log_p_and_passes(self, asked: Asked) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return float64[m], ln p of each token, and bool[m], whether p passes the floor of its row."""
+        scaled = asked.logits if self.temperature == 1 else asked.logits.float() / self.temperature
+        log_total, entropy = (column[asked.rows] for column in log_total_and_entropy(scaled))
+        log_p = (asked.own.float() / self.temperature).double() - log_total
+        return log_p, log_p.exp() > (self.alpha * (-entropy).exp()).clamp(max=self.epsilon)
 
 
 def likeliest(log_p: Floats) -> Rank:
