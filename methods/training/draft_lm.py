@@ -118,7 +118,7 @@ class Distillation:
     def _loss(self, logits: torch.Tensor, states: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         """Return the sum over [m, V] rows of the divergence from the target's law and the weighted cross entropy."""
         with torch.no_grad():
-            law = F.log_softmax(states @ self.output.T, -1)
+            law = F.log_softmax((states @ self.output.T).float(), -1)
         own = F.log_softmax(logits.float(), -1)
         divergence = F.kl_div(own, law, reduction="sum", log_target=True)
         return divergence + self.settings.token_weight * F.nll_loss(own, wanted, reduction="sum")
@@ -135,7 +135,7 @@ class DraftTrainer(Trainer):
         right, drafts = torch.zeros(depth), torch.zeros(depth)
         for group in batches(held, self.together, 0):
             batch = self._batch(group)
-            (hits,) = self.objective(self.head, batch, None, depth).hits
+            (hits,) = self._see(batch, None, None).hits
             chains = hits
             for step in range(min(depth, hits.shape[1])):
                 # A draft goes on as greedy decoding does, so its next token is right where the text's next one is hit.

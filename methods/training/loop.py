@@ -101,7 +101,7 @@ class Trainer:
         for group in batches(held, self.together, 0):
             batch = self._batch(group)
             chains = torch.ones_like(batch.inside)
-            for step, hits in enumerate(self.objective(self.head, batch, None, self.settings.depth).hits):
+            for step, hits in enumerate(self._see(batch, None, None).hits):
                 chains &= hits
                 right[step] += chains.sum().cpu()
                 drafts[step] += batch.inside[:, step:].sum().cpu()
@@ -164,7 +164,7 @@ class Trainer:
         taken = 0
         for part in parts:
             batch = self._batch(part)
-            seen = self.objective(self.head, batch, rng, depth, whole)
+            seen = self._see(batch, rng, whole)
             taken = max(taken, len(seen.losses))
             for step, (loss, right) in enumerate(zip(seen.losses, seen.hits, strict=True)):
                 losses[step] += loss
@@ -177,6 +177,11 @@ class Trainer:
             "gradient": float(norm),
             "tokens": max(1, int(places[0])),
         }
+
+    def _see(self, batch: Any, rng: torch.Generator | None, whole: Sequence[int] | None) -> Any:
+        """Let the objective run the head over a batch, in the precision of the settings."""
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+            return self.objective(self.head, batch, rng, self.settings.depth, whole)
 
     def _too_much(self, parts: Sequence[Sequence[Recording]]) -> str:
         """Keep what has been learnt; return what the GPU cannot hold and what to do."""

@@ -122,9 +122,9 @@ class Objective:
         The cross entropy is against the target's own distribution over the head's columns. Where the token that the
         target chose is not among them there is nothing to learn, and the place does not count.
         """
-        logits = head.logits(states)
+        logits = head.logits(states).float()
         with torch.no_grad():
-            law = F.linear(truth, rated).softmax(-1)
+            law = F.linear(truth, rated).float().softmax(-1)
         losses = logits.logsumexp(-1) - (law * logits).sum(-1)
         if isinstance(head, Eagle3Head):
             known = head.t2d[wanted]

@@ -14,6 +14,7 @@ KINDS = (*HEADS, DRAFT_LM)
 HEAD_WIDTH = 16
 PROJECTED = "projected"
 STARTS = ("target", "random", PROJECTED)
+PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclass
@@ -42,6 +43,7 @@ class TrainingSettings:
         batch_tokens: most tokens in one step; sequences are packed up to it.
         micro_batch_tokens: most of them that go through the model at once; the step is the same up to rounding. None
             takes the whole step at once.
+        precision: "float32", or "bfloat16" for products in bfloat16, over weights and sums in float32 all the same.
         epochs: times that every answer is seen.
         learning_rate: peak, after the warm-up; it falls to a tenth along a cosine.
         warmup: share of the steps with a rising learning rate.
@@ -72,6 +74,7 @@ class TrainingSettings:
     token_weight: float = 0.1
     batch_tokens: int = 2048
     micro_batch_tokens: int | None = None
+    precision: str = "float32"
     epochs: int = 10
     learning_rate: float = 5e-5
     warmup: float = 0.05
@@ -94,6 +97,8 @@ def training_problems(training: TrainingSettings) -> Iterator[str]:
         yield f"training.init is '{training.init}': {nearest(training.init, STARTS)}; or give the folder of a head"
     if training.init == PROJECTED and training.name != DRAFT_LM:
         yield f"training.init is '{PROJECTED}', which only training={DRAFT_LM} knows: choose target or random"
+    if training.precision not in PRECISIONS:
+        yield f"training.precision is '{training.precision}': {nearest(training.precision, PRECISIONS)}"
     for key in (
         "num_prompts",
         "max_prompt_tokens",

@@ -22,6 +22,15 @@ def taken(trainer: Trainer, answers: Sequence[Recording]) -> Taken:
     return len(parts), row, {name: one.grad for name, one in trainer.head.named_parameters()}
 
 
+def assert_near(exact: Taken, rounded: Taken) -> None:
+    """A step in bfloat16 is the step in float32 but for rounding, and leaves gradients in float32."""
+    assert rounded[1]["losses"] == pytest.approx(exact[1]["losses"], rel=0.02)
+    ours, theirs = (torch.cat([grad.flatten() for grad in taken[2].values()]) for taken in (exact, rounded))
+    assert theirs.dtype == torch.float32
+    assert not torch.equal(ours, theirs)
+    assert torch.cosine_similarity(ours, theirs, dim=0) > 0.99
+
+
 def assert_one_step(whole: Taken, *others: Taken) -> None:
     for _, row, gradients in others:
         assert row["losses"] == pytest.approx(whole[1]["losses"], rel=1e-4)

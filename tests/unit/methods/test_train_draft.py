@@ -18,11 +18,11 @@ from methods.training import draft_lm
 from methods.training.draft_lm import Distillation, DraftTrainer, Texts, first_draft
 from methods.training.loop import CHECKPOINT, Trainer
 from methods.training.objective import Unrolled
-from methods.training.settings import TrainingSettings
+from methods.training.settings import PRECISIONS, TrainingSettings
 from methods.training.stage import Trained, train_draft, train_eagle
 from primitives.models.recording import Recording, recorded_answers
 from tests.rigs import random_prompt, tiny_model
-from tests.unit.methods.steps import assert_one_step, taken
+from tests.unit.methods.steps import assert_near, assert_one_step, taken
 
 Words = Callable[..., list[str]]
 
@@ -175,6 +175,18 @@ def test_a_step_in_parts_is_the_whole_step(tmp_path: Path) -> None:
         found.append(taken(trainer, texts))
     assert [parts for parts, _, _ in found] == [1, 2, 3]
     assert_one_step(*found)
+
+
+def test_a_step_in_bfloat16_is_nearly_the_same(tmp_path: Path) -> None:
+    found = []
+    for precision in PRECISIONS:
+        settings = settings_of(init="random", token_weight=0.3, precision=precision, clip=1e9)
+        target: Any = tiny_model()
+        objective = Distillation(settings, target.lm_head.weight)
+        found.append(
+            taken(DraftTrainer(settings, first_draft(settings, target), objective, tmp_path, "id"), recordings())
+        )
+    assert_near(*found)
 
 
 def test_out_of_memory_says_what_to_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from methods.training import stage
 from methods.training.data import Batch, batches, draft_vocabulary, split_off
 from methods.training.loop import CHECKPOINT, Trainer
 from methods.training.objective import Objective, Unrolled, _Chain
-from methods.training.settings import TrainingSettings
+from methods.training.settings import PRECISIONS, TrainingSettings
 from methods.training.stage import train_eagle
 from primitives.models.batching import greedy_answers
 from primitives.models.eagle_loading import load_head
@@ -29,7 +29,7 @@ from primitives.models.recording import Recording, recorded_answers
 from tests.eagle_rig import HIDDEN, VOCABULARY, HeadMaker, head_target
 from tests.rigs import random_prompt, tiny_model
 from tests.unit.methods.conftest import Words
-from tests.unit.methods.steps import assert_one_step, taken
+from tests.unit.methods.steps import assert_near, assert_one_step, taken
 from tests.unit.primitives.models.conftest import SIZES, make_tokenizer
 
 KINDS = ("eagle2", "eagle3")
@@ -243,6 +243,13 @@ def test_a_step_in_parts_is_the_whole_step(tmp_path: Path, kind: str) -> None:
     assert_one_step(*found)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_in_bfloat16_is_nearly_the_same(tmp_path: Path, kind: str) -> None:
+    group = answers_of(kind)
+    trainers = [trainer_of(kind, tmp_path, precision=name, batch_tokens=99, clip=1e9) for name in PRECISIONS]
+    assert_near(*(taken(trainer, group) for trainer in trainers))
+
+
 class Full:
     """A call that runs out of GPU memory from the n-th time on, for good."""
 
@@ -387,6 +394,7 @@ def test_shares_count_drafts_that_are_right_from_their_first_token_on(tmp_path: 
         ("training.validation=1", "training.validation is 1.0; it must be at least 0 and below 1"),
         ("training.draft_vocab_size=0", "training.draft_vocab_size is 0"),
         ("training.betas=[0.9]", "training.betas is"),
+        ("training.precision=bf16", "training.precision is 'bf16': did you mean 'bfloat16'?"),
         ("training.micro_batch_tokens=0", "training.micro_batch_tokens is 0; it must be at least 1, or null for the"),
         ("training.answer_micro_batch=0", "training.answer_micro_batch is 0; it must be at least 1, or null for the"),
     ],
