@@ -16,7 +16,7 @@ import torch
 from primitives.contract import DraftTree, TargetView, Verdict, Verifier
 from primitives.knobs import check_range
 from primitives.registry import VERIFIERS
-from primitives.statistics import choices, normalised_entropy, normalised_entropy_of, probabilities
+from primitives.statistics import choices, normalised_entropy, normalised_entropy_of, probabilities, top_tokens
 from primitives.verification._look import Asked, Look, Question
 from primitives.verification._paths import longest_accepted, verdict_of
 
@@ -108,12 +108,12 @@ class EntropyAwareVerifier(Verifier):
         def of_one_mind(asked: Asked) -> tuple[torch.Tensor]:
             return (self._agree(asked.each_row, q[asked.nodes]),)
 
-        return drafter_unsure, target_unsure, of_one_mind
+        return of_one_mind, drafter_unsure, target_unsure
 
     def _agree(self, logits: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
         """Return bool[m]: whether enough of the likeliest tokens are the same, by rows of [m, V] and [m, V_d]."""
         n = min(self.n, logits.shape[1], q.shape[1])
-        ours, theirs = logits.topk(n).indices, q.topk(n).indices
+        ours, theirs = top_tokens(logits, n), top_tokens(q, n)
         shared = (ours[:, :, None] == theirs[:, None, :]).sum((1, 2))
         return shared / n >= self.omega
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from primitives.statistics import draw, normalised_entropy, probabilities
+from primitives.statistics import draw, normalised_entropy, probabilities, top_tokens
 
 
 def test_probabilities_are_the_softmax_in_float64() -> None:
@@ -46,3 +46,14 @@ def test_forbidden_tokens_have_no_part_in_the_entropy() -> None:
     row = torch.tensor([[0.0, 0.0, -torch.inf, -torch.inf]])
     assert normalised_entropy(row).tolist() == pytest.approx([log(2) / log(4)])
     assert normalised_entropy(torch.tensor([[-torch.inf, 5.0]])).tolist() == [0]
+
+
+@pytest.mark.parametrize("size", [5, 64, 1000, 151_936])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_best_tokens_are_found_block_by_block(size: int, dtype: torch.dtype) -> None:
+    rows = torch.randn(4, size, generator=torch.Generator().manual_seed(size)).to(dtype)
+    rows[0] = -torch.inf
+    rows[0, :5] = 1
+    found = top_tokens(rows, 5)
+    assert all(len(set(ids)) == 5 for ids in found.tolist())
+    assert torch.equal(rows.gather(1, found).sort(-1).values, rows.topk(5).values.sort(-1).values)
