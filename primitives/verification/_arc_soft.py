@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from primitives.verification._coin import Coin
-from primitives.verification._descent import siblings_below
+from primitives.verification._descent import chances_below, known_chances
 from primitives.verification._laws import Laws
 
 # Takes float64[V] p, int64[k] tokens and the depth they stand at; returns float64[k] second chances.
@@ -20,14 +20,14 @@ def descend(laws: Laws, coin: Coin, second: Second) -> tuple[list[int], list[boo
     With its lossless chance a0 a token passes with ``a0 + (1 - a0) second``. Children are tried in order, and what
     rejected ones leave of p is tried on the next, as in SpecInfer. What is left is None where the path ends at a leaf.
     """
-    known = _second_chances(laws, laws.inner, second) if laws.eager else {}
+    known, seconds = known_chances(laws), _second_chances(laws, laws.inner, second) if laws.eager else {}
     path, relaxed = [0], [False]
     while children := laws.children(path[-1]):
         node = path[-1]
-        siblings = siblings_below(laws, node)
-        again = known[node] if laws.eager else _second_chances(laws, [node], second)[node]
+        siblings, chances = known[node] if known else chances_below(laws, node)
+        again = seconds[node] if laws.eager else _second_chances(laws, [node], second)[node]
         # In this order the lossless chances are looked at to the end, which leaves the residual ready.
-        for place, (first, other) in enumerate(zip(siblings.chances(), again, strict=False)):
+        for place, (first, other) in enumerate(zip(chances, again, strict=False)):
             passed = coin.flip(first)
             if passed or (other > 0 and coin.flip(other)):
                 path.append(children[place])

@@ -88,10 +88,10 @@ class DrawnSiblings:
 
 def descend(laws: Laws, coin: Coin) -> tuple[list[int], torch.Tensor | None]:
     """Return the accepted nodes from the pending token down, and the law of the next token if it is not p itself."""
-    known = _all_chances(laws) if laws.drawn and laws.eager else {}
+    known = known_chances(laws)
     path = [0]
     while children := laws.children(path[-1]):
-        siblings, chances = known[path[-1]] if known else _chances(laws, path[-1])
+        siblings, chances = known[path[-1]] if known else chances_below(laws, path[-1])
         for place, chance in enumerate(chances):
             if coin.flip(chance):
                 path.append(children[place])
@@ -101,18 +101,19 @@ def descend(laws: Laws, coin: Coin) -> tuple[list[int], torch.Tensor | None]:
     return path, None
 
 
-def siblings_below(laws: Laws, node: int) -> Siblings:
-    """Return the children of a node, by how they were proposed."""
-    return DrawnSiblings(laws, node) if laws.drawn else CertainSiblings(laws, node)
-
-
-def _chances(laws: Laws, node: int) -> tuple[Siblings, Iterable[float]]:
-    siblings = siblings_below(laws, node)
+def chances_below(laws: Laws, node: int) -> tuple[Siblings, Iterable[float]]:
+    """Return the children of a node, by how they were proposed, and their chances."""
+    siblings: Siblings = DrawnSiblings(laws, node) if laws.drawn else CertainSiblings(laws, node)
     return siblings, siblings.chances()
 
 
-def _all_chances(laws: Laws) -> dict[int, tuple[Siblings, Iterable[float]]]:
-    """Return the drawn children of every node with their chances, all brought to the host in one transfer."""
+def known_chances(laws: Laws) -> dict[int, tuple[Siblings, Iterable[float]]]:
+    """Return the drawn children of every node with their chances, all brought to the host in one transfer.
+
+    Empty where chances are looked at one by one, and where the tokens are certain: `Laws` transfers theirs together.
+    """
+    if not (laws.drawn and laws.eager):
+        return {}
     families = {node: DrawnSiblings(laws, node) for node in laws.inner}
     trials = [chance for siblings in families.values() for chance in siblings.trials()]
     chances = iter(torch.stack(trials).tolist() if trials else [])

@@ -57,7 +57,7 @@ def case(name: str, seed: int) -> tuple[DraftTree, TargetView]:
     agreed = rng.random(len(tree)) < 0.6
     agreed[tree.parents < 0] = True
     logits[tree.rows[agreed], tree.tokens[agreed]] = 3
-    if "q" in VERIFIERS.get(name).needs or VERIFIERS.get(name).guarantee == "distribution":
+    if "q" in VERIFIERS.get(name).needs or VERIFIERS.get(name).guarantee == "distribution" or seed % 2:
         tree = replace(tree, q=torch.randn(len(tree), TOKENS, generator=noise).softmax(1))
     return tree, TargetView(logits, torch.randn(len(tree) + 1, WIDTH, generator=noise))
 
@@ -70,16 +70,22 @@ def judged(name: str, knobs: dict[str, Any], seed: int) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("name", "knobs"), [*((name, {}) for name in NAMES), ("arc", {"p_min": 0.01}), ("fly", {"form": "paper"})]
+    ("name", "knobs", "transfers"),
+    [
+        *((name, {}, 1) for name in NAMES),
+        ("arc", {"p_min": 0.01}, 1),
+        ("arc", {"form": "soft"}, 2),  # lossless and second chances
+        ("fly", {"form": "paper"}, 1),
+    ],
 )
 def test_only_what_decides_comes_to_the_host_and_all_of_it_at_once(
-    name: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    name: str, knobs: dict[str, Any], transfers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(40):
         wanted = judged(name, knobs, seed)
         with as_on_an_accelerator(monkeypatch) as found:
             verdict = judged(name, knobs, seed)
-            assert found.total() <= 1, found
+            assert found.total() <= transfers, found
         assert verdict.path.tolist() == wanted.path.tolist()
         assert verdict.pathways.tolist() == wanted.pathways.tolist()
         assert (verdict.residual is None) == (wanted.residual is None)
