@@ -57,7 +57,7 @@ class Comparison:
             columns,
             cells,
             self.formats,
-            [*self.notes, *circumstances(used), *self._others(runs, models)],
+            [*self.notes, *circumstances(used), *self._quality(used), *self._others(runs, models)],
         )
         return beside(table) if published else table
 
@@ -68,6 +68,10 @@ class Comparison:
             yield from (((SETS[name], label), cell) for name, cell in cells.items())
             if self.mean:
                 yield (MEAN, label), mean_of_sets(list(cells.values()))
+
+    def _quality(self, runs: Sequence[Run]) -> Iterator[str]:
+        if "speedup" in self.figures.values():
+            yield from what_it_cost(runs)
 
     def _others(self, runs: Runs, models: Sequence[str]) -> Iterator[str]:
         places = [(model, name, pick) for model in models for name in self.sets for pick in self.picks]
@@ -95,6 +99,21 @@ def circumstances(runs: Sequence[Run]) -> Iterator[str]:
             yield f"{model}: replays of recorded outputs, and so without times: {replays}."
 
 
+def what_it_cost(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield a sentence for each model on the outputs of lossy methods, beside those of plain decoding."""
+    for model in dict.fromkeys(run.model for run in runs if run.lossy):
+        words = [f"{_name(run)} {_outputs(run)}" for run in runs if run.lossy and run.model == model]
+        yield f"{model}: lossy methods, the method's outputs / plain decoding's: {'; '.join(words)}."
+
+
+def _outputs(run: Run) -> str:
+    quality, distinct = run.summary["quality"], run.summary["distinct_n"]
+    figures = {} if quality is None else {quality["metric"]: (quality["method"], quality["baseline"])}
+    figures["distinct-4"] = (distinct["method"], distinct["baseline"])
+    told = {name: pair for name, pair in figures.items() if None not in pair}
+    return ", ".join(f"{name} {ours:.2f} / {plain:.2f}" for name, (ours, plain) in told.items()) or "not scored"
+
+
 def without_times(replays: Sequence[Run]) -> str:
     """Return a sentence on replays that have no place in a table of times, empty without any."""
     models = dict.fromkeys(run.model for run in replays)
@@ -103,7 +122,11 @@ def without_times(replays: Sequence[Run]) -> str:
 
 
 def _names(runs: Sequence[Run]) -> str:
-    return ", ".join(dict.fromkeys(f"{method_name(run)} on {set_name(run.dataset)}" for run in runs))
+    return ", ".join(dict.fromkeys(_name(run) for run in runs))
+
+
+def _name(run: Run) -> str:
+    return f"{method_name(run)} on {set_name(run.dataset)}"
 
 
 def others_note(fitting: Iterable[list[Run]]) -> Iterator[str]:

@@ -62,6 +62,21 @@ def test_a_missing_set_leaves_the_mean_empty(tmp_path: Path) -> None:
     assert (("Qwen3-8B", "PLD"), ["TriviaQA", "Mean"]) in list(table.missing())
 
 
+def test_no_speed_of_a_lossy_method_stands_without_its_quality(tmp_path: Path) -> None:
+    write_run(tmp_path, "sen", "soft_gated", "id", model="qwen2.5-7b")
+    write_run(tmp_path, "sen", "exact", "id", model="qwen2.5-7b")
+    runs = Runs.load([tmp_path])
+    (run,) = (run for run in runs.runs if run.lossy)
+    quality, distinct = run.summary["quality"], run.summary["distinct_n"]
+    scored = f"{quality['metric']} {quality['method']:.2f} / {quality['baseline']:.2f}"
+    varied = f", distinct-4 {distinct['method']:.2f} / {distinct['baseline']:.2f}" if distinct["method"] else ""
+    (note,) = (note for note in build("table3", runs).notes if "lossy" in note)
+    assert note == (
+        f"{MODEL}: lossy methods, the method's outputs / plain decoding's: SENSE (ID) on GSM8K {scored}{varied}."
+    )
+    assert not [note for note in build("figure5", runs).notes if "lossy" in note]
+
+
 def test_table_3_tells_the_ablations_apart(runs: Runs) -> None:
     table = build("table3", runs)
     cells = [table.cell((MODEL, "ID", name), ("GSM8K", "Speed")) for name in ("SENSE", "w/o SEN", "w/o SE")]
