@@ -159,7 +159,7 @@ def test_the_emitted_tokens_follow_the_models_law(
     recorded_trials = cache(RecordedTrials)
     chances = cache(recorded_chances)
     monkeypatch.setattr(_ascent, "Trials", recorded_trials)
-    monkeypatch.setattr(_descent, "_chances", chances)
+    monkeypatch.setattr(_descent, "chances_below", chances)
     if shape is None:
         first = np.argsort(-law_after((*PROMPT, PENDING)))[:3].tolist()
         drafts = [(DraftTree.from_candidates([[PENDING, token, first[0]] for token in first]), 1.0)]

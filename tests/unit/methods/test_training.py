@@ -376,7 +376,7 @@ def untimed(rows: Any) -> list[dict[str, Any]]:
 
 def test_shares_count_drafts_that_are_right_from_their_first_token_on(tmp_path: Path) -> None:
     class Fixed:
-        def __call__(self, _head: Any, batch: Batch, _rng: Any, _depth: int) -> Any:
+        def __call__(self, _head: Any, batch: Batch, _rng: Any, _depth: int, _whole: Any) -> Any:
             first, second = [True, True, False, True], [False, True, True, False]
             return Unrolled([], [torch.tensor([first]), torch.tensor([second])])
 
