@@ -98,10 +98,10 @@ class SoftGatedVerifier(Verifier):
         """Return which rivals of the pending token some pathway may rescue."""
         look, rivals = look_at_rivals(tokens, logits, self._near, self._unsure), np.arange(len(tokens))
         # They share one row, so its gate is a cheaper question than their ranks.
-        if not look(self._unsure, rivals)[0].any():
-            return np.zeros(len(tokens), bool)
-        near, lone = self._passes(look, rivals, np.full(len(tokens), self._first_may_be_isolated()))
-        return near | lone
+        admitted = look(self._unsure, rivals)[0] & look.possible
+        if self._first_may_be_isolated() or not admitted.any():
+            return admitted
+        return admitted & look(self._near, rivals)[0] if self.topk else np.zeros(len(tokens), bool)
 
     def _passes(self, look: Look, nodes: Ints, lone: Bools) -> tuple[Bools, Bools]:
         """Return two bool[m]: mismatches that pass by the top-k pathway (Eq. 15), and by the window if isolated.
