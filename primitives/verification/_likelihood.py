@@ -29,16 +29,16 @@ def unextendable(tree: DraftTree, accepted: Bools) -> Ints:
     return np.flatnonzero(ends)
 
 
-def likeliest(tree: DraftTree, look: Look, ends: Ints) -> Ints:
+def likeliest(look: Look, ends: Ints) -> Ints:
     """Return the path to that one of some nodes with the largest sum of ln p; ties go to the first.
 
     Args:
-        tree: n nodes.
-        look: at the tree, with the question for `log_probability`.
+        look: at a tree, with the question for `log_probability`.
         ends: int64[k], the nodes; without any the path is empty.
     """
     if not len(ends):
         return np.empty(0, np.int64)
+    tree = look.tree
     if len(ends) == 1:
         return tree.path_to(int(ends[0]))
     paths = tree.ancestor_mask[ends]

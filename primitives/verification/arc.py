@@ -163,7 +163,7 @@ class ArcVerifier(Verifier):
             return replace(verdict_of(np.array(nodes, np.int64), ~np.array(relaxed)), residual=residual)
         look = Look(tree, view.logits, self._gaps, log_probability, drawn=view.drawn)
         exact = tree.tokens == look.choice
-        path = self._best(tree, look, exact | self._rescued(tree, look, exact))
+        path = self._best(look, exact | self._rescued(look, exact))
         self._past.extend(tree.tokens[path], ~exact[path], self._repetition.window)
         return verdict_of(path, exact[path])
 
@@ -173,20 +173,20 @@ class ArcVerifier(Verifier):
             return np.zeros(len(tokens), bool)
         look = look_at_rivals(tokens, logits, self._gaps, log_probability)
         exact = tokens == look.choice
-        return exact | self._tolerated(look.tree, look, exact)[0]
+        return exact | self._tolerated(look, exact)[0]
 
-    def _rescued(self, tree: DraftTree, look: Look, exact: Bools) -> Bools:
+    def _rescued(self, look: Look, exact: Bools) -> Bools:
         """Return bool[n]: mismatches that pass, provided that all their ancestors do."""
-        passed, margin = self._tolerated(tree, look, exact)
+        passed, margin = self._tolerated(look, exact)
         if passed.any() and self.most_children is not None:
-            passed &= among_first_children(tree, self.most_children)
+            passed &= among_first_children(look.tree, self.most_children)
         if passed.any() and self._repetition.on:
-            passed &= self._repetition.permits(tree, exact, margin, self._past)
+            passed &= self._repetition.permits(look.tree, exact, margin, self._past)
         return passed
 
-    def _tolerated(self, tree: DraftTree, look: Look, exact: Bools) -> tuple[Bools, Floats]:
+    def _tolerated(self, look: Look, exact: Bools) -> tuple[Bools, Floats]:
         """Return bool[n], the mismatches within every bound on shifts, and float[n], their margins (0 elsewhere)."""
-        passed, (margin, logit, total) = np.zeros(len(tree), bool), np.zeros((3, len(tree)))
+        passed, (margin, logit, total) = np.zeros(len(exact), bool), np.zeros((3, len(exact)))
         missed = np.flatnonzero(~exact)
         if not len(missed) or not self._limit:
             return passed, margin
@@ -199,7 +199,7 @@ class ArcVerifier(Verifier):
             passed &= margin <= self._constants["margin_bound"]
         if self.logit:
             passed &= logit <= self._constants["logit_bound"]
-        passed &= self._within_budget(tree, margin, logit, total)
+        passed &= self._within_budget(look.tree, margin, logit, total)
         if self.p_min > 0 and passed.any():
             nodes = np.flatnonzero(passed)
             passed[nodes] = look(log_probability, nodes)[0] >= log(self.p_min)
@@ -215,10 +215,10 @@ class ArcVerifier(Verifier):
             return within_margin & within_budget(tree, logit, self._constants["logit_bound"] * lengths)
         return np.ones(len(tree), bool)
 
-    def _best(self, tree: DraftTree, look: Look, accepted: Bools) -> Ints:
+    def _best(self, look: Look, accepted: Bools) -> Ints:
         """Return the winning path."""
-        ends = deepest(tree, accepted) if self.select == "longest" else unextendable(tree, accepted)
-        return likeliest(tree, look, ends)
+        ends = deepest(look.tree, accepted) if self.select == "longest" else unextendable(look.tree, accepted)
+        return likeliest(look, ends)
 
     def _gaps(self, asked: Asked) -> tuple[torch.Tensor, torch.Tensor]:
         return gaps(self._whitening, asked)
